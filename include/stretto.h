@@ -17,19 +17,19 @@
  * stretto_main, with every strategy. docs/library.md explains all of it; examples/ shows it.
  *
  * Results. Functions return 0, or the exit code that the command would end with; stretto_error()
- * has the text. Nothing is written to standard output or standard error; warnings and notes go to
- * the log function of the configuration.
+ * has the text. Nothing is printed; warnings and notes go to the configuration's log function.
  *
  * Ranks. Those of -n are threads of this process. A program that was started as one rank of several
  * (mpirun, srun, torchrun's variables) is that rank; then the calls marked "all ranks" are made by
  * every process, in the same order and with equal arguments.
  *
- * Threads. A run computes on threads of its own, on which signals are blocked. Any thread may use
- * it, one at a time: a call waits for the one before. Several runs may be open and used at once.
+ * Threads. A run computes on threads of its own, signals blocked. Any thread may use it, one at a
+ * time: a call waits for the one before. Several runs may be open and used at once; a child of fork
+ * opens its own.
  *
  * Versions. Handles are opaque. Structs begin with their size, as the caller was compiled, and grow
- * at their ends; what is added is 0 for older callers, and means what was before. stretto_open
- * refuses a library that is older than the header, or of another major version. */
+ * at their ends; what is added is 0 for older callers. stretto_open refuses a library that is older
+ * than the header, or of another major version. */
 #ifndef STRETTO_H
 #define STRETTO_H
 

@@ -111,7 +111,8 @@ const char *text_duration(double seconds, char text[TEXT_BYTES]) {
 
 const char *text_count(int64_t count, const char *noun, char text[TEXT_BYTES]) {
     size_t length = strlen(noun);
-    bool hissing = length >= 2 && strcmp(noun + length - 2, "ch") == 0;
+    const char *end = length >= 2 ? noun + length - 2 : noun;
+    bool hissing = strcmp(end, "ch") == 0 || strcmp(end, "ss") == 0;
     snprintf(text, TEXT_BYTES, "%lld %s%s", (long long)count, noun,
              count == 1 ? ""
              : hissing  ? "es"

@@ -86,11 +86,12 @@ static void finish_display(void) {
     say_lost(STDERR_FILENO, "standard error");
 }
 
-/* A full disk or a closed pipe shows only when the last bytes leave. */
+/* A full disk or a closed pipe shows only when the last bytes leave. A command that failed has said
+ * why already. */
 static enum status flush_output(enum status status) {
-    if (fflush(stdout) == 0 && !ferror(stdout)) return status;
-    enum status worse = fail(STATUS_DATA, "standard output: write failed: %s", strerror(errno));
-    return status == STATUS_OK ? worse : status;
+    bool written = fflush(stdout) == 0 && !ferror(stdout);
+    if (written || status != STATUS_OK) return status;
+    return fail(STATUS_DATA, "standard output: write failed: %s", strerror(errno));
 }
 
 /* Together with the options of the run that goes on: resume.c. */

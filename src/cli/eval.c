@@ -34,6 +34,13 @@ static bool has_classes(const struct evaluation *of) {
     return of->confusion.classes > 0;
 }
 
+/* What of the data was tested. */
+static const char *split_of(const struct evaluation *of) {
+    const struct run_config *config = config_of(of);
+    if (config->dataset->undivided) return "all";
+    return config->eval_split == SPLIT_TRAIN ? "train" : "test";
+}
+
 /* Labels that are ignored count nowhere. */
 static enum status count(void *context, const struct exec_output *output) {
     struct evaluation *of = context;
@@ -83,10 +90,10 @@ static json_t *terms_json(const struct evaluation *of) {
 
 static json_t *result_json(const struct evaluation *of) {
     const struct run_config *config = config_of(of);
-    json_t *all = json_pack(
-        "{s:s, s:s, s:s, s:s, s:I}", "model", config->model->name, "data", config->dataset->spec,
-        "split", config->eval_split == SPLIT_TRAIN ? "train" : "test", "weights",
-        of->session->job.options.argument[0], "samples", (json_int_t)of->result.samples);
+    json_t *all =
+        json_pack("{s:s, s:s, s:s, s:s, s:I}", "model", config->model->name, "data",
+                  config->dataset->spec, "split", split_of(of), "weights",
+                  of->session->job.options.argument[0], "samples", (json_int_t)of->result.samples);
     if (!all) all = json_object(); /* a name may be no UTF-8 */
     json_object_set_new(all, "skipped_samples", json_integer((json_int_t)of->result.skipped));
     json_object_set_new(all, "loss", real(of->result.loss));
@@ -109,8 +116,8 @@ static void print_table(const struct evaluation *of, FILE *out) {
     char peak[TEXT_BYTES], predicted[TEXT_BYTES], wall[TEXT_BYTES], forecast[TEXT_BYTES];
     char accuracy[TEXT_BYTES];
     text_table_cell(&table, "samples"),
-        text_table_cell(&table, "%lld, %s split of %s", (long long)result->samples,
-                        config_of(of)->eval_split == SPLIT_TRAIN ? "train" : "test",
+        text_table_cell(&table, "%lld, %s%s of %s", (long long)result->samples, split_of(of),
+                        config_of(of)->dataset->undivided ? "" : " split",
                         config_of(of)->dataset->spec);
     if (result->skipped > 0)
         text_table_cell(&table, "damaged"),

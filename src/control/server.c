@@ -107,14 +107,20 @@ static bool all_gone(const struct control_server *server, double waited_s) {
 
 /* --- where ranks are --- */
 
+struct control_row *control_server_row(const struct control_server *server, int rank) {
+    const struct control_status_table *status_table = server->config.status_table;
+    int index = rank - server->config.status_table_first;
+    if (!status_table || index < 0 || index >= status_table->count) return NULL;
+    return &status_table->row[index];
+}
+
 /* With the lock held. Where the status table has the rank, its row says what it does now. */
 static bool look_at_status_table(struct control_server *server, int rank) {
-    const struct control_status_table *status_table = server->config.status_table;
+    struct control_row *row = control_server_row(server, rank);
     struct control_member *member = &server->member[rank];
     struct control_doing now;
-    int index = rank - server->config.status_table_first;
-    if (!status_table || index < 0 || index >= status_table->count) return false;
-    control_row_get(&status_table->row[index], &now);
+    if (!row) return false;
+    control_row_get(row, &now);
     if (!now.text[0]) return false;
     member->doing = now;
     member->doing_ns = clock_ns() - now.since_ns;

@@ -81,6 +81,8 @@ struct control_where;
 /* The server's thread, not blocking. */
 /* What is known of a rank now; the texts are those of its row. */
 void control_server_where(struct control_server *server, int rank, struct control_where *out);
+/* The rank's row of the status table, which a launcher here has for its own ranks; NULL: none. */
+struct control_row *control_server_row(const struct control_server *server, int rank);
 void control_server_message(struct control_server *server);
 void control_server_closed(struct control_server *server, int fd);
 void control_server_timers(struct control_server *server);

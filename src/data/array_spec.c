@@ -16,7 +16,7 @@ static enum status set_name(const char *kind, const char *key, const char *value
     for (int role = 0; role < ARRAY_ROLES; role++) {
         if (strcmp(key, keys[role]) != 0) continue;
         spec->name[role] = value;
-        spec->named[role] = true;
+        spec->needed[role] = true;
     }
     return STATUS_OK;
 }
@@ -83,8 +83,10 @@ static enum status set_key(const char *kind, char *item, struct array_spec *spec
                 item);
 }
 
-enum status array_spec_parse(const char *kind, const char *argument, struct array_spec *out) {
+enum status array_spec_parse(const char *kind, const char *argument, bool unlabelled,
+                             struct array_spec *out) {
     struct array_spec spec = {.text = mem_text(argument),
+                              .needed = {[ARRAY_X] = true, [ARRAY_Y] = !unlabelled},
                               .name = {"x_train", "y_train", "x_test", "y_test"}};
     char *rest = spec.text, *item;
     enum status status = STATUS_OK;

@@ -10,6 +10,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "data/image.h"
 
 enum { FEATURES_MOST = 1 << 24, CLASSES_MOST = 1 << 20, TENTH = 10 };
@@ -33,6 +34,7 @@ struct arrays {
     float *mean, *std;      /* per channel, owned; NULL: none */
     float (*table)[256];    /* per channel, owned; NULL: values are reals */
     int64_t classes;
+    bool undivided; /* both splits are all samples */
 };
 
 /* --- arrays --- */
@@ -87,16 +89,16 @@ static enum status widen(struct array *x, float scale) {
 /* --- checks --- */
 
 static enum status check_pair(const struct array *x, const struct array *y) {
-    if (x->shape.dim[0] == y->shape.dim[0]) return STATUS_OK;
+    if (!y->label || x->shape.dim[0] == y->shape.dim[0]) return STATUS_OK;
     return fail(STATUS_DATA, "%s has %lld samples but %s %lld labels", x->label,
                 (long long)x->shape.dim[0], y->label, (long long)y->shape.dim[0]);
 }
 
-static enum status check_arrays(const struct array array[ARRAY_ROLES]) {
+static enum status check_arrays(const struct array array[ARRAY_ROLES], bool unlabelled) {
     const struct array *x = &array[ARRAY_X], *tx = &array[ARRAY_TEST_X], *ty = &array[ARRAY_TEST_Y];
     TRY(check_pair(x, &array[ARRAY_Y]));
     if (!tx->label && !ty->label) return STATUS_OK;
-    if (!tx->label || !ty->label)
+    if (!tx->label || (!ty->label && !unlabelled))
         return fail(STATUS_DATA, "%s is there, but not the %s of the test split",
                     tx->label ? tx->label : ty->label, tx->label ? "labels" : "samples");
     TRY(check_pair(tx, ty));
@@ -172,9 +174,11 @@ static enum status set_shapes(const char *kind, struct array array[ARRAY_ROLES],
     bool nhwc = is_nhwc(&x->shape, spec->layout);
     state->sample = sample_shape(&x->shape, nhwc);
     TRY(check_sample(x, &state->sample));
-    log_note("%s: %s %s%s, %lld classes", kind, state->sample.rank == 1 ? "rows" : "images",
+    char classes[TEXT_BYTES];
+    log_note("%s: %s %s%s, %s", kind, state->sample.rank == 1 ? "rows" : "images",
              shape_text(&state->sample, (char[SHAPE_TEXT_BYTES]){0}),
-             nhwc ? " (channels last in the file)" : "", (long long)state->classes);
+             nhwc ? " (channels last in the file)" : "",
+             array[ARRAY_Y].label ? text_count(state->classes, "class", classes) : "no labels");
     if (nhwc) transpose(x);
     if (nhwc && array[ARRAY_TEST_X].label) transpose(&array[ARRAY_TEST_X]);
     return STATUS_OK;
@@ -266,6 +270,12 @@ static enum status set_normalisation(struct array array[ARRAY_ROLES], const stru
 
 /* --- labels --- */
 
+static int32_t *no_labels(int64_t count) {
+    int32_t *label = MEM_ARRAY(int32_t, count);
+    for (int64_t i = 0; i < count; i++) label[i] = LABEL_IGNORE;
+    return label;
+}
+
 static enum status read_labels(const struct array *y, int64_t limit, int64_t *most, int32_t **out) {
     int32_t *label = MEM_ARRAY(int32_t, y->shape.dim[0]);
     for (int64_t i = 0; i < y->shape.dim[0]; i++) {
@@ -299,17 +309,34 @@ static void warn_of_labels_from_1(const struct array *y, const int32_t *label) {
  * test split must keep to them. */
 static enum status set_labels(const struct array array[ARRAY_ROLES], const struct array_spec *spec,
                               struct arrays *state) {
+    const struct array *y = &array[ARRAY_Y], *test = &array[ARRAY_TEST_Y];
+    int32_t **label = &state->split[SPLIT_TRAIN].label, **tested = &state->split[SPLIT_TEST].label;
     int64_t most = 0, ignored = 0;
-    TRY(read_labels(&array[ARRAY_Y], spec->classes ? spec->classes : CLASSES_MOST, &most,
-                    &state->split[SPLIT_TRAIN].label));
+    if (y->label) {
+        TRY(read_labels(y, spec->classes ? spec->classes : CLASSES_MOST, &most, label));
+        warn_of_labels_from_1(y, *label);
+    } else {
+        *label = no_labels(array[ARRAY_X].shape.dim[0]);
+    }
     state->classes = spec->classes ? spec->classes : most + 1;
-    warn_of_labels_from_1(&array[ARRAY_Y], state->split[SPLIT_TRAIN].label);
-    if (!array[ARRAY_TEST_Y].label) return STATUS_OK;
-    return read_labels(&array[ARRAY_TEST_Y], state->classes, &ignored,
-                       &state->split[SPLIT_TEST].label);
+    if (test->label) return read_labels(test, state->classes, &ignored, tested);
+    if (array[ARRAY_TEST_X].label) *tested = no_labels(array[ARRAY_TEST_X].shape.dim[0]);
+    return STATUS_OK;
 }
 
 /* --- splits --- */
+
+/* All samples are to train on and to test on. */
+static enum status share(const char *kind, struct arrays *state) {
+    struct split_of *test = &state->split[SPLIT_TEST];
+    *test = state->split[SPLIT_TRAIN];
+    test->borrowed = true;
+    state->undivided = true;
+    log_note("%s: no test split: all %lld samples are used\n"
+             "  --split test: those that training would keep for testing",
+             kind, (long long)test->count);
+    return STATUS_OK;
+}
 
 /* Without a test split every tenth sample is one; of fewer than ten the last. Neighbours go into
  * different splits, so that arrays sorted by class can be divided, too. */
@@ -332,7 +359,7 @@ static enum status divide(const char *kind, struct arrays *state) {
     return STATUS_OK;
 }
 
-static enum status set_splits(const char *kind, struct array array[ARRAY_ROLES],
+static enum status set_splits(const char *kind, struct array array[ARRAY_ROLES], bool whole,
                               struct arrays *state) {
     bool divided = !array[ARRAY_TEST_X].label;
     for (int s = 0; s < SPLIT_COUNT; s++) {
@@ -342,7 +369,8 @@ static enum status set_splits(const char *kind, struct array array[ARRAY_ROLES],
         split->count = split->x.shape.dim[0];
         split->part = 1;
     }
-    return divided ? divide(kind, state) : STATUS_OK;
+    if (!divided) return STATUS_OK;
+    return whole ? share(kind, state) : divide(kind, state);
 }
 
 static void free_state(struct arrays *state) {
@@ -400,6 +428,7 @@ static void describe(struct arrays *state, struct dataset *out) {
         if (!split->borrowed)
             out->bytes += array_bytes(&split->x) + (size_t)split->x.shape.dim[0] * sizeof(int32_t);
     }
+    out->undivided = state->undivided;
     out->content_hash = content_hash(state);
     out->state = state;
 }
@@ -407,21 +436,21 @@ static void describe(struct arrays *state, struct dataset *out) {
 static enum status fill(const char *kind, struct array array[ARRAY_ROLES],
                         const struct array_spec *spec, const struct dataset_config *config,
                         struct arrays *state) {
-    TRY(check_arrays(array));
+    TRY(check_arrays(array, config->unlabelled));
     TRY(check_finite(&array[ARRAY_X]));
     if (array[ARRAY_TEST_X].label) TRY(check_finite(&array[ARRAY_TEST_X]));
     TRY(set_labels(array, spec, state));
     TRY(set_shapes(kind, array, spec, state));
     TRY(set_normalisation(array, spec, state));
     TRY(set_augment(kind, &array[ARRAY_X], config, state));
-    return set_splits(kind, array, state);
+    return set_splits(kind, array, config->whole, state);
 }
 
 enum status arrays_open(const char *kind, array_reader *reader, const char *argument,
                         const struct dataset_config *config, struct dataset *out) {
     struct array_spec spec;
     struct array array[ARRAY_ROLES] = {0};
-    TRY(array_spec_parse(kind, argument, &spec));
+    TRY(array_spec_parse(kind, argument, config->unlabelled, &spec));
     struct arrays *state = MEM_NEW(struct arrays);
     enum status status = reader(&spec, array);
     if (status == STATUS_OK) status = fill(kind, array, &spec, config, state);

@@ -24,14 +24,16 @@ struct array_spec {
     char *text; /* owned; the names and the path are parts of it */
     const char *path;
     const char *name[ARRAY_ROLES];
-    bool named[ARRAY_ROLES]; /* by a key, so it must be there */
+    bool needed[ARRAY_ROLES]; /* it must be there */
     enum array_layout layout;
     int64_t classes;   /* 0: from the labels */
     float *mean, *std; /* owned; NULL: not given */
     int mean_count, std_count;
 };
-/* Local. `kind` is for messages. */
-enum status array_spec_parse(const char *kind, const char *argument, struct array_spec *out);
+/* Local. `kind` is for messages. Samples to train on are needed, and their labels unless
+ * `unlabelled`; and what a key names. */
+enum status array_spec_parse(const char *kind, const char *argument, bool unlabelled,
+                             struct array_spec *out);
 void array_spec_free(struct array_spec *spec);
 
 struct array {
@@ -48,8 +50,13 @@ enum status array_new(const char *label, enum array_role role, enum dtype dtype,
 size_t array_bytes(const struct array *array);
 void array_free(struct array *array);
 
-/* Reads the arrays that the spec names; leaves out those of the test split that nobody named and
- * that are not there. What it has read on failure is freed by the caller. */
+/* What to do with labels that are reals, lines of a message. */
+#define ARRAY_REAL_LABELS                                                                          \
+    "classes are whole numbers from 0: array.astype('int64') makes them\n"                         \
+    "  numbers to predict (regression) take a loss of your own: docs/library.md"
+
+/* Reads the arrays that the spec names; leaves out those that are not there and not
+ * needed. What it has read on failure is freed by the caller. */
 typedef enum status array_reader(const struct array_spec *spec, struct array out[ARRAY_ROLES]);
 
 /* The open, but for the reader, and the read and close of such a data set's ops. */

@@ -135,9 +135,15 @@ static const char *use_of_file(const char *path) {
         "  without labels: stretto predict RUN --input FILE";
     static const char arrays[] =
         "from Python: numpy.savez('data.npz', x_train=x, y_train=y), then npy:data.npz";
+    static const char other_pictures[] = "of pictures JPEG and PNG are read: convert it first";
     static const struct {
         const char *end, *use;
-    } files[] = {{".jpg", pictures},
+    } files[] = {{".webp", other_pictures},
+                 {".gif", other_pictures},
+                 {".bmp", other_pictures},
+                 {".tif", other_pictures},
+                 {".tiff", other_pictures},
+                 {".jpg", pictures},
                  {".jpeg", pictures},
                  {".png", pictures},
                  {".csv", arrays},

@@ -36,6 +36,9 @@ struct dataset_config {
     int64_t seq;                 /* tokens a row; 0: the data's own */
     enum augment_policy augment; /* of training images; AUGMENT_STANDARD (0): the data's own */
     bool skip_damaged; /* samples whose files are damaged are left out; else they are an error */
+    bool whole;        /* without a test split all samples are one, and are to train on, too; else
+                          some are kept for testing */
+    bool unlabelled;   /* labels may be missing: then all are LABEL_IGNORE */
 };
 
 /* Read-only once open; owned by whoever opened it. */
@@ -46,6 +49,7 @@ struct dataset {
     struct field field[DATASET_MAX_FIELDS];
     uint32_t may_miss; /* bit f: a read leaves field f out where it has no memory to go to */
     int64_t count[SPLIT_COUNT]; /* samples, at least 1 each */
+    bool undivided;             /* both splits are all samples */
     int64_t classes;            /* values of "label", or of "next_sentence" */
     int64_t vocab;              /* token ids; 0 for images */
     const float *mean, *std;    /* per channel, applied to pixels in [0,1]; NULL: not normalised */

@@ -33,6 +33,7 @@ struct folder_state {
     struct folder_split split[SPLIT_COUNT];
     struct augment augment;
     bool skip;
+    bool undivided; /* both splits are all pictures */
     struct folder_room room;
     float table[PICTURE_CHANNELS][256];
 };
@@ -44,6 +45,20 @@ static enum status open_split(const char *root, const char *name, struct folder_
     split->base = strcmp(name, FOLDER_HERE) == 0 ? mem_text(root) : mem_format("%s/%s", root, name);
     TRY(folder_files_read(root, name, &state->classes, &split->files));
     return folder_split_open(split, state->skip, &state->room);
+}
+
+/* All pictures are to train on and to test on. */
+static enum status share(struct folder_state *state) {
+    struct folder_split *train = &state->split[SPLIT_TRAIN], *test = &state->split[SPLIT_TEST];
+    test->base = mem_text(train->base);
+    test->count = train->count;
+    state->undivided = true;
+    test->sample = MEM_ARRAY(struct folder_sample, test->count);
+    memcpy(test->sample, train->sample, (size_t)test->count * sizeof *test->sample);
+    log_note("folder: none of val, valid, validation and test is there: all %lld pictures are "
+             "used\n  --split test: those that training would keep for testing",
+             (long long)test->count);
+    return STATUS_OK;
 }
 
 /* Without a folder to test on every tenth picture is for that, of fewer than ten the last: as of
@@ -148,6 +163,7 @@ static void describe(struct folder_state *state, struct dataset *out) {
         out->bytes += state->split[s].files.count *
                       (sizeof(struct folder_file) + sizeof(struct folder_sample));
     }
+    out->undivided = state->undivided;
     out->scratch_bytes = folder_room_bytes(&state->room);
     out->content_hash = content_hash(state);
     out->state = state;
@@ -234,7 +250,7 @@ static enum status open_place(const struct place *place, const struct dataset_co
     TRY(folder_classes_read(place->root, place->name[SPLIT_TRAIN], &state->classes));
     for (int s = 0; s < SPLIT_COUNT && place->name[s]; s++)
         TRY(open_split(place->root, place->name[s], state, &state->split[s]));
-    if (!place->name[SPLIT_TEST]) TRY(divide(place->root, state));
+    if (!place->name[SPLIT_TEST]) TRY(config->whole ? share(state) : divide(place->root, state));
     TRY(choose_size(place->root, config, state));
     log_note("folder: images [%d,%d,%d]%s, %lld classes, tested on %s", PICTURE_CHANNELS,
              state->augment.out_height, state->augment.out_width,

@@ -420,7 +420,7 @@ static enum status loose_in(const char *base, const struct stat *info, struct fo
 
 static enum status loose_one(const char *path, struct folder_files *out) {
     struct stat info;
-    if (!*path) return fail(STATUS_DATA, "--input: a name is empty: a comma too many?");
+    if (!*path) return fail(STATUS_USAGE, "--input: a name is empty: a comma too many?");
     if (stat(path, &info) != 0)
         return fail(STATUS_DATA,
                     "%s: %s\n  inputs are a .npy file, pictures, a folder of them, or a data set",

@@ -12,10 +12,11 @@ static struct hdf5_array wanted(const struct array_spec *spec, int role) {
     return (struct hdf5_array){.name = spec->name[role],
                                .hint = "x=NAME and y=NAME choose others: "
                                        "hdf5:FILE,x=train/images,y=train/labels",
+                               .type_hint = labels ? ARRAY_REAL_LABELS : NULL,
                                .kind = labels ? HDF5_WHOLE : HDF5_NUMBERS,
                                .rank_least = labels ? 1 : X_RANK_LEAST,
                                .rank_most = labels ? Y_RANK_MOST : X_RANK_MOST,
-                               .optional = role >= ARRAY_TEST_X && !spec->named[role]};
+                               .optional = !spec->needed[role]};
 }
 
 static enum status read_arrays(const struct array_spec *spec, struct array out[ARRAY_ROLES]) {

@@ -115,8 +115,9 @@ static enum status inspect(const struct source *source, hid_t set, struct hdf5_a
     H5T_class_t class = H5Tget_class(type);
     bool numbers = array->kind == HDF5_NUMBERS;
     if (class != H5T_INTEGER && !(numbers && class == H5T_FLOAT))
-        return fail(STATUS_DATA, "%s: %s does not hold %s", source->path, array->name,
-                    numbers ? "numbers" : "integers");
+        return fail(STATUS_DATA, "%s: %s does not hold %s%s%s", source->path, array->name,
+                    numbers ? "numbers" : "integers", array->type_hint ? "\n  " : "",
+                    array->type_hint ? array->type_hint : "");
     if (H5Pget_layout(plan) == H5D_VIRTUAL || H5Pget_external_count(plan) != 0)
         return fail(STATUS_DATA, "%s: %s keeps its values in another file", source->path,
                     array->name);

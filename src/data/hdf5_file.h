@@ -23,7 +23,8 @@ struct hdf5_array {
     int rank_least, rank_most;
     /* Not there is no error: `values` stays NULL then. */
     bool optional;
-    const char *hint; /* where it is missing: how to name another; NULL is nothing to say */
+    const char *hint;      /* where it is missing: how to name another; NULL is nothing to say */
+    const char *type_hint; /* where it holds something else; likewise */
     /* Integers are i32, clipped; numbers are u8 where the file has unsigned bytes, else f32. */
     enum dtype dtype;
     struct shape shape; /* every dimension at least 1 */

@@ -224,6 +224,8 @@ enum status input_open(const char *path, const struct dataset *like, bool skip,
     }
     dataset->classes = like->classes;
     dataset->vocab = like->vocab;
+    dataset->mean = like->mean;
+    dataset->std = like->std;
     dataset->spec = mem_text(path);
     *out = dataset;
     return STATUS_OK;

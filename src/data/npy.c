@@ -1,6 +1,7 @@
 /* npy:DIR[,key=value,...]: people's own arrays in NumPy's files: one .npy file an array in a
  * folder, or one .npz archive, which is named itself or is the only one in the folder. */
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -42,18 +43,18 @@ static enum status read_array(const struct npy *file, size_t index, const char *
                               enum array_role role, struct array *out) {
     struct npy_array described;
     TRY(npy_describe(file, index, &described));
-    enum dtype dtype = role == ARRAY_Y || role == ARRAY_TEST_Y ? DTYPE_I64
-                       : strcmp(described.type, "u1") == 0     ? DTYPE_U8
-                                                               : DTYPE_F32;
+    bool labels = role == ARRAY_Y || role == ARRAY_TEST_Y;
+    enum dtype dtype = labels                              ? DTYPE_I64
+                       : strcmp(described.type, "u1") == 0 ? DTYPE_U8
+                                                           : DTYPE_F32;
+    if (labels && described.real)
+        return fail(STATUS_DATA, "%s: labels of type %s, expected whole numbers\n  %s", label,
+                    described.type, ARRAY_REAL_LABELS);
     TRY(array_new(label, role, dtype, &described.shape, out));
     out->values = malloc(array_bytes(out));
     if (!out->values)
         return fail(STATUS_MEMORY, "%s: out of memory: %zu bytes", label, array_bytes(out));
     return npy_read(file, index, dtype, out->values, array_bytes(out));
-}
-
-static bool is_needed(const struct array_spec *spec, int role) {
-    return role < ARRAY_TEST_X || spec->named[role];
 }
 
 static enum status read_file(const char *path, int role, struct array *out) {
@@ -70,7 +71,7 @@ static enum status read_folder(const struct array_spec *spec, struct array out[A
     enum status status = STATUS_OK;
     for (int role = 0; role < ARRAY_ROLES && status == STATUS_OK; role++) {
         char *path = mem_format("%s/%s.npy", spec->path, spec->name[role]);
-        if (file_exists(path) || is_needed(spec, role)) status = read_file(path, role, &out[role]);
+        if (file_exists(path) || spec->needed[role]) status = read_file(path, role, &out[role]);
         free(path);
     }
     return status;
@@ -81,6 +82,9 @@ static enum status refuse_one(const char *path, const struct npy *file,
                               const struct array_spec *spec) {
     struct npy_array described;
     TRY(npy_describe(file, 0, &described));
+    if (!spec->needed[ARRAY_Y])
+        return fail(STATUS_USAGE, "%s: one array: its rows are inputs as they are\n  --input %s",
+                    path, path);
     return fail(STATUS_DATA,
                 "%s: one array, but samples and labels are needed\n"
                 "  name a folder with %s.npy and %s.npy, or a .npz file",
@@ -112,11 +116,11 @@ static enum status read_archive(const char *path, const struct array_spec *spec,
             char *label = mem_format("%s: %s", path, spec->name[role]);
             status = read_array(file, index, label, (enum array_role)role, &out[role]);
             free(label);
-        } else if (is_needed(spec, role)) {
+        } else if (spec->needed[role]) {
             char *names = names_in(file);
-            status = fail(STATUS_DATA,
-                          "%s: no array %s in it\n  it has %s; x=NAME and y=NAME choose others",
-                          path, spec->name[role], names);
+            status =
+                fail(STATUS_DATA, "%s: no array %s in it\n  it has %s; choose: npy:%s,x=NAME%s",
+                     path, spec->name[role], names, path, spec->needed[ARRAY_Y] ? ",y=NAME" : "");
             free(names);
         }
     }
@@ -126,7 +130,10 @@ static enum status read_archive(const char *path, const struct array_spec *spec,
 
 static enum status read_arrays(const struct array_spec *spec, struct array out[ARRAY_ROLES]) {
     struct stat info;
-    if (stat(spec->path, &info) != 0) return file_open_failed(spec->path);
+    if (stat(spec->path, &info) != 0)
+        return fail(STATUS_DATA,
+                    "%s: cannot open: %s\n  a .npz file, or a folder with %s.npy and %s.npy",
+                    spec->path, strerror(errno), spec->name[ARRAY_X], spec->name[ARRAY_Y]);
     if (!S_ISDIR(info.st_mode)) return read_archive(spec->path, spec, out);
     char *archive = NULL, *first = mem_format("%s/%s.npy", spec->path, spec->name[ARRAY_X]);
     bool by_files = file_exists(first);

@@ -152,6 +152,7 @@ static enum status read_numbers(const struct json_place *list, int64_t channels,
     return STATUS_OK;
 }
 
+/* Names are those of folders, which may hold any character. */
 static enum status read_names(const struct json_place *list, struct arena *arena,
                               struct dataset *out) {
     TRY(json_expect_list(list));
@@ -159,11 +160,11 @@ static enum status read_names(const struct json_place *list, struct arena *arena
     if (count == 0) return STATUS_OK;
     if ((int64_t)count != out->classes)
         return json_refuse(list, "%zu names of %lld classes", count, (long long)out->classes);
-    const char **names = arena_new(arena, count * sizeof *names), *text;
+    const char **names = arena_new(arena, count * sizeof *names);
     for (size_t i = 0; i < count; i++) {
         struct json_place item = json_item(list, i);
-        TRY(json_get_text(&item, &text));
-        names[i] = arena_text(arena, text);
+        if (!json_is_string(item.value)) return json_refuse_value(&item, "a name");
+        names[i] = arena_text(arena, json_string_value(item.value));
     }
     out->names = names;
     return STATUS_OK;
@@ -241,11 +242,39 @@ static enum status check_name(const struct dataset *outline, const struct datase
     return status;
 }
 
+/* "mean 0.49:0.48:0.45, std 0.2:0.2:0.2", as keys of arrays take them; or "nothing". */
+static char *normalisation_text(const struct dataset *dataset) {
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    const float *const numbers[] = {dataset->mean, dataset->std};
+    for (int n = 0; n < 2; n++) {
+        if (numbers[n]) fputs(n ? ", std " : "mean ", out);
+        for (int64_t c = 0; numbers[n] && c < channels_of(dataset); c++)
+            fprintf(out, "%s%.4g", c ? ":" : "", (double)numbers[n][c]);
+    }
+    if (!dataset->mean && !dataset->std) fputs("nothing", out);
+    fclose(out);
+    return text;
+}
+
+/* Other pixels than the model knows are no mistake that it can show: its answers are only worse. */
+static void compare_normalisation(const struct dataset *outline, const struct dataset *data) {
+    char *trained = normalisation_text(outline), *now = normalisation_text(data);
+    if (strcmp(trained, now) != 0)
+        log_warning("%s: images are normalised by %s, those that the model was trained on by %s\n"
+                    "  npy: and hdf5: take keys: mean=M,std=S",
+                    data->spec, now, trained);
+    free(trained);
+    free(now);
+}
+
 enum status outline_check(const struct dataset *outline, const struct dataset *data) {
     for (int f = 0; f < outline->field_count; f++)
         if (!outline->field[f].is_label) TRY(check_shape(outline, &outline->field[f], data));
     bool named = outline->names && data->names;
     for (int64_t c = 0; named && c < outline->classes && c < data->classes; c++)
         TRY(check_name(outline, data, c));
+    compare_normalisation(outline, data);
     return STATUS_OK;
 }

@@ -11,7 +11,7 @@ enum status outline_write(const struct dataset *dataset, const char *path);
 enum status outline_read(const char *path, struct dataset **out);
 /* Local. Whether a model of the outline's data may be used on `data`: the inputs are of its shapes
  * (but rows of tokens of any length: positions are the model's matter), and classes that have names
- * on both sides have the same. Else STATUS_USAGE, logged. */
+ * on both sides have the same. Else STATUS_USAGE, logged. Another normalisation is warned of. */
 enum status outline_check(const struct dataset *outline, const struct dataset *data);
 
 #endif

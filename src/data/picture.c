@@ -47,14 +47,31 @@ bool picture_begin(struct picture_reading *reading, int64_t height, int64_t widt
     return true;
 }
 
+/* What other files of pictures begin with; NULL: it is none that is known. */
+static const char *other_format(const unsigned char *data, size_t count) {
+    static const struct {
+        const char *magic, *name;
+        size_t bytes;
+    } formats[] = {{"RIFF", "WebP", 4},  {"GIF8", "GIF", 4},          {"BM", "BMP", 2},
+                   {"II*\0", "TIFF", 4}, {"MM\0*", "TIFF", 4},        {"P5", "PGM", 2},
+                   {"P6", "PPM", 2},     {"\0\0\0\f", "JPEG 2000", 4}};
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        if (count > formats[i].bytes && memcmp(data, formats[i].magic, formats[i].bytes) == 0)
+            return formats[i].name;
+    return NULL;
+}
+
 static const struct picture_codec *codec_of(const unsigned char *data, size_t count,
                                             char why[PICTURE_WHY_BYTES]) {
     for (int c = 0; c < CODEC_COUNT; c++)
         if (count >= codecs[c]->magic_bytes &&
             memcmp(data, codecs[c]->magic, codecs[c]->magic_bytes) == 0)
             return codecs[c];
+    const char *other = other_format(data, count);
     if (count == 0)
         picture_wrong(why, "an empty file");
+    else if (other)
+        picture_wrong(why, "a %s file; JPEG and PNG are read", other);
     else
         picture_wrong(why, "it begins with byte %02x, as neither JPEG nor PNG does", data[0]);
     return NULL;

@@ -250,7 +250,13 @@ static enum status no_model(const char *folder) {
                     "%s: no model.safetensors in this folder: the run did not reach its end\n"
                     "  its best checkpoint is %s/checkpoints/best",
                     folder, folder);
-    return fail(STATUS_DATA, "%s: no model.safetensors in this folder", folder);
+    char *config = mem_format("%s/config.yml", folder);
+    bool is_run = file_exists(config);
+    free(config);
+    return fail(STATUS_DATA, "%s: no model.safetensors in this folder%s%s%s", folder,
+                is_run ? ": the run ended before it saved one\n  how it ended is in " : "",
+                is_run ? folder : "",
+                is_run ? "/report.html; --save-every N saves on the way" : "");
 }
 
 enum status weights_path(const char *path, char **out) {
@@ -285,6 +291,28 @@ static struct resize_grid patch_grid(const struct store_layout *layout,
         return (struct resize_grid){lround(height), lround(patches / height)};
     }
     return (struct resize_grid){0};
+}
+
+/* A square window: its last dimension is the side, or of [H,W,in,out] the first. */
+static int64_t patch_in(const struct shards *file) {
+    const struct store_item item = {.name = "patch_embed.proj.weight"};
+    struct weights_place place;
+    if (!weights_find(file, &item, (struct resize_grid){0}, &place)) return 0;
+    const struct safetensors_entry *entry = shards_at(file, place.part[0]);
+    if (!entry->native || entry->shape.rank != 4) return 0;
+    return entry->shape.dim[place.form == ALIAS_HWIO ? 0 : 3];
+}
+
+enum status weights_patch(const char *path, int64_t *out) {
+    char *inside;
+    struct shards *file;
+    TRY(weights_path(path, &inside));
+    enum status status = shards_open(inside, &file);
+    free(inside);
+    TRY(status);
+    *out = patch_in(file);
+    shards_close(&file);
+    return STATUS_OK;
 }
 
 static enum status load_path(const struct store_layout *layout, struct store *store,

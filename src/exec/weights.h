@@ -17,6 +17,10 @@ enum status weights_load_whole(struct store *store, const struct model_config *s
 enum status weights_check(const struct store_layout *layout, const struct model_config *shape,
                           const char *path);
 
+/* Local, blocking. The side of the patches of a vision transformer whose weights are there; 0: it
+ * is none. STATUS_DATA for a file that cannot be read. */
+enum status weights_patch(const char *path, int64_t *out);
+
 /* Local, blocking. The safetensors file that `path` names, or the index of several: itself, or for
  * the folder of a run or of a checkpoint the model in it; STATUS_DATA where such a folder has none.
  * The caller frees it. */

@@ -6,7 +6,9 @@
 
 #include "base/log.h"
 #include "base/machine.h"
+#include "base/option_registry.h"
 #include "base/text.h"
+#include "exec/weights.h"
 #include "launch/cores.h"
 #include "launch/openmp.h"
 #include "plan/resolve.h"
@@ -35,12 +37,39 @@ static enum status open_data(struct job *job, const struct model *model) {
     return STATUS_OK;
 }
 
+/* Of weights that are there the patches are theirs, whatever the default is for these images. A
+ * host that has no such file learns of it when options are compared. */
+static enum status take_patch(struct job *job, const struct model *model) {
+    struct options *options = &job->options;
+    bool uses = options->command & (COMMAND_EVAL | COMMAND_PREDICT),
+         weights = option_is_set(options, OPTION_weights) && !options->resume;
+    const char *path = uses ? options->argument[0] : weights ? options->weights : NULL;
+    const struct option_word word = {.acts = model_acts(model)};
+    int image = dataset_field(job->dataset, "image");
+    int64_t side;
+    if (!path || !file_exists(path) || option_is_set(options, OPTION_patch) || image < 0 ||
+        !option_word_acts(&word, "patch"))
+        return STATUS_OK;
+    TRY(weights_patch(path, &side));
+    if (side <= 0) return STATUS_OK;
+    const int64_t *dim = job->dataset->field[image].shape.dim;
+    if (dim[1] % side || dim[2] % side)
+        return fail(STATUS_USAGE,
+                    "%s has patches of %lldx%lld pixels, which do not divide images of %lldx%lld\n"
+                    "  --image-size N, a multiple of %lld; or --patch N, without its patches",
+                    path, (long long)side, (long long)side, (long long)dim[1], (long long)dim[2],
+                    (long long)side);
+    options->patch = side, option_resolve(options, OPTION_patch);
+    return STATUS_OK;
+}
+
 /* The machine is known here; what follows from it and the options is decided in src/plan. */
 static enum status resolve(struct job *job, const struct rank_info *info, struct run_config *out) {
     const struct model *model = model_find(job->options.model);
     struct cores_share share;
     CHECK(model, "no model is called %s", job->options.model);
     TRY(open_data(job, model));
+    TRY(take_patch(job, model));
     TRY(share_of(job, info, &share));
     job->cores = share;
     job->local_ranks = share.ranks;

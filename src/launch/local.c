@@ -122,6 +122,7 @@ static enum status run_ranks(const struct launch_local_config *config, int attem
                                  .status_table = start->status_table.fd,
                                  .log_folder = config->log_folder,
                                  .append_logs = config->append_logs || again,
+                                 .answers = config->answers,
                                  .grace_s = config->grace_s > 0 ? config->grace_s : GRACE_S,
                                  .kill_s = KILL_S,
                                  .context = start,

@@ -26,8 +26,9 @@ struct launch_local_config {
     int restarts;              /* at most so many times, after a lost peer or a kill */
     const char *log_folder;    /* for rank-N.log, made where it is not there; NULL: no logs */
     bool append_logs;          /* the run goes on with an older one */
-    double grace_s;            /* for the others, after a rank failed; 0: 30 */
-    double join_limit_s;       /* for all ranks to come; 0: 60 */
+    bool answers;        /* rank 0's standard output is this process's own: data, no display */
+    double grace_s;      /* for the others, after a rank failed; 0: 30 */
+    double join_limit_s; /* for all ranks to come; 0: 60 */
 };
 
 /* Blocking until the ranks have ended; from the main thread. Collective over the launchers of

@@ -326,12 +326,22 @@ static enum status open_pipe(int *mine, int *theirs) {
     return STATUS_OK;
 }
 
+static enum status open_answer(const struct output *output, int *theirs) {
+    *theirs = fcntl(output->config.out, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    return *theirs < 0 ? child_fail_limit("standard output of rank 0", errno) : STATUS_OK;
+}
+
+static enum status open_out(struct output *output, int index, int *mine, int *theirs) {
+    bool display = is_display(output, index, OUT);
+    if (display && output->config.answers) return open_answer(output, theirs);
+    if (display && output->terminal) output->terminal = open_terminal(output, mine, theirs);
+    return *mine < 0 ? open_pipe(mine, theirs) : STATUS_OK;
+}
+
 enum status output_open(struct output *output, int index, struct output_pipes *out) {
     struct stream *stream = output->rank[index].stream;
     struct output_pipes pipes;
-    if (is_display(output, index, OUT) && output->terminal)
-        output->terminal = open_terminal(output, &stream[OUT].fd, &pipes.out);
-    if (stream[OUT].fd < 0) TRY(open_pipe(&stream[OUT].fd, &pipes.out));
+    TRY(open_out(output, index, &stream[OUT].fd, &pipes.out));
     enum status status = open_pipe(&stream[ERROR].fd, &pipes.error);
     if (status == STATUS_OK)
         *out = pipes;

@@ -18,6 +18,7 @@
 struct output_config {
     int count, first_rank;
     int out, error;     /* descriptors of the launcher: 1 and 2 */
+    bool answers;       /* rank 0 writes to `out` itself: no display, but data, to the last byte */
     const char *folder; /* of the logs; NULL: none */
     bool append;        /* to the logs, for a run that goes on */
     const char *host;

@@ -382,6 +382,7 @@ static enum status run(struct ranks *ranks) {
     struct output_config output = {.count = config->count,
                                    .first_rank = config->first_rank,
                                    .out = STDOUT_FILENO,
+                                   .answers = config->answers,
                                    .error = STDERR_FILENO,
                                    .folder = config->log_folder,
                                    .append = config->append_logs,

@@ -29,6 +29,7 @@ struct ranks_config {
     int secret, status_table;           /* descriptors the ranks inherit, -1: none */
     const char *log_folder;             /* NULL: no logs */
     bool append_logs;
+    bool answers;           /* rank 0's standard output is this process's own */
     double grace_s, kill_s; /* from a failure to SIGTERM; from there to SIGKILL */
     /* Called in the loop; may be NULL. A rank failed; what was it doing? Where are all? */
     void *context;

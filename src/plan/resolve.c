@@ -36,16 +36,28 @@ static const char *data_of(const struct options *options, const struct model *mo
     return model->data && !option_is_given(options, OPTION_data) ? model->data : options->data;
 }
 
+/* Data that are named where a model is used, and no split of them, are new to it. */
+static bool are_new(const struct options *options) {
+    return options->command & (COMMAND_EVAL | COMMAND_PREDICT) &&
+           options->source[OPTION_data] == OPTION_FROM_COMMAND_LINE &&
+           !option_is_given(options, OPTION_split);
+}
+
 enum status resolve_data(const struct options *options, const struct model *model,
                          struct dataset **out) {
     struct dataset_config config = {
         .image_size = option_is_set(options, OPTION_image_size) ? options->image_size : 0,
         .seq = option_is_set(options, OPTION_seq) ? options->seq : 0,
         .augment = (enum augment_policy)augment_find(options->augment),
-        .skip_damaged = strcmp(options->damaged, "skip") == 0};
+        .skip_damaged = strcmp(options->damaged, "skip") == 0,
+        .whole = are_new(options),
+        .unlabelled = options->command == COMMAND_PREDICT};
     char *spec = data_spec_for(model, data_of(options, model));
     enum status status = dataset_open(spec, &config, out);
     free(spec);
+    if (status != STATUS_OK && options->command & (COMMAND_EVAL | COMMAND_PREDICT) &&
+        options->source[OPTION_data] == OPTION_FROM_FILE)
+        log_note("these are the data that the run was trained on; --data names others");
     return status;
 }
 

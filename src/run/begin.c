@@ -5,6 +5,7 @@
  * rank. What a rank then does is a session. */
 #include "run/begin.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -102,6 +103,7 @@ static enum status launch(const struct options *options, const struct start *sta
         .restarts = (int)options->restarts,
         .log_folder = folder,
         .append_logs = options->resume,
+        .answers = start->use != NULL,
         .grace_s = options->grace_s,
         .join_limit_s = options->join_limit_s});
     launch_arguments_free(ranks);
@@ -132,6 +134,8 @@ enum status begin(const struct options *options, const struct use *use) {
     TRY(start_find(options, &start));
     start.use = use ? use->run : NULL;
     if (use) start.info.dataset = use->dataset;
+    /* Whoever read the answers has gone: a write that fails, and no rank that was lost. */
+    if (use && start.kind == START_RANK) signal(SIGPIPE, SIG_IGN);
     if (start.kind == START_RANK) return rank_run(options, &start);
     if (start.kind == START_LAUNCHER) return launch(options, &start);
     if (start.kind == START_THREADS) return run_threads(options, &start);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/api.h"
 #include "base/log.h"
@@ -28,13 +29,21 @@ static void take_message(void *context, enum log_level level, const char *text) 
 
 /* --- around every call --- */
 
+/* Also the locks of a run are of no use to a child of fork: another thread may have held them. */
+static bool is_elsewhere(const struct stretto_run *run) {
+    return run->process != getpid();
+}
+
 bool library_enter(struct entry *entry, struct stretto_run *run, enum status *status) {
-    *entry = (struct entry){.run = run};
+    *entry = (struct entry){0};
     *status = STATUS_USAGE;
-    if (!run) {
-        api_set_error("the run is closed, or was never opened");
+    if (!run || is_elsewhere(run)) {
+        api_set_error(run ? "the run was opened before a fork, and its threads are in the parent\n"
+                            "  open another run in this process"
+                          : "the run is closed, or was never opened");
         return false;
     }
+    entry->run = run;
     pthread_mutex_lock(&run->use);
     entry->before = log_use(&run->sink);
     pthread_mutex_lock(&run->messages);
@@ -175,7 +184,7 @@ int stretto_open_version(int header, const struct stretto_config *given, struct 
     if (code == 0 && config.model) code = stretto_add_model(config.model);
     if (code != 0) return code;
     struct stretto_run *run = MEM_NEW(struct stretto_run);
-    *run = (struct stretto_run){.config = config, .sink = {run, take_message}};
+    *run = (struct stretto_run){.config = config, .process = getpid(), .sink = {run, take_message}};
     pthread_mutex_init(&run->use, NULL);
     pthread_mutex_init(&run->messages, NULL);
     library_enter(&entry, run, &status);
@@ -191,6 +200,8 @@ int stretto_open_version(int header, const struct stretto_config *given, struct 
 void stretto_close(struct stretto_run **pointer) {
     struct stretto_run *run = pointer ? *pointer : NULL;
     if (!run) return;
+    *pointer = NULL;
+    if (is_elsewhere(run)) return; /* its memory goes with the process */
     pthread_mutex_lock(&run->use);
     const struct log_sink *before = log_use(&run->sink);
     crew_close(&run->crew);
@@ -202,7 +213,6 @@ void stretto_close(struct stretto_run **pointer) {
     pthread_mutex_destroy(&run->messages);
     pthread_mutex_destroy(&run->use);
     free(run);
-    *pointer = NULL;
 }
 
 /* --- plan, steps, evaluation --- */

@@ -3,6 +3,7 @@
 #define RUN_LIBRARY_H
 
 #include <pthread.h>
+#include <sys/types.h>
 
 #include "base/log.h"
 #include "run/crew.h"
@@ -16,6 +17,7 @@ struct stretto_run {
     struct arena arena; /* of the words that the options point to */
     struct start start;
     struct crew *crew;
+    pid_t process;  /* the one that has the crew's threads: a child of fork has the memory alone */
     char *saved_in; /* the folder of the last checkpoint; NULL: there is none */
     struct log_sink sink;
     pthread_mutex_t use;      /* one call at a time */
@@ -29,7 +31,7 @@ struct stretto_run {
 
 /* A call under way. */
 struct entry {
-    struct stretto_run *run; /* NULL: it was closed */
+    struct stretto_run *run; /* NULL: it was closed, or is of another process */
     const struct log_sink *before;
 };
 

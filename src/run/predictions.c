@@ -71,13 +71,16 @@ static void to_probabilities(const float *scores, int64_t classes, float *out) {
     for (int64_t c = 0; c < classes; c++) out[c] = (float)(exp(scores[c] - most) / sum);
 }
 
+static enum status write_failed(const char *where) {
+    return fail(STATUS_DATA, "%s: write failed: %s", where, strerror(errno));
+}
+
 static enum status put(struct predictions *of, const void *data, size_t bytes) {
     if (of->whole && !of->lines) return npy_emit(&of->npy, data, bytes);
     if (of->whole && !to_screen(of->path)) return file_write(&of->file, data, bytes);
     FILE *to = of->whole ? stdout : of->part;
     if (fwrite(data, 1, bytes, to) == bytes) return STATUS_OK;
-    if (of->whole) return STATUS_DATA; /* who flushes it at the end says why */
-    return fail(STATUS_DATA, "%s: write failed: %s", of->part_base, strerror(errno));
+    return write_failed(of->whole ? "standard output" : of->part_base);
 }
 
 /* Of an input that could not be read: scores that are none, and no class. */
@@ -385,8 +388,7 @@ static enum status join(struct predictions *of) {
 static enum status close_part(struct predictions *of) {
     bool failed = of->part && fclose(of->part) != 0;
     of->part = NULL;
-    return failed ? fail(STATUS_DATA, "%s: write failed: %s", of->part_base, strerror(errno))
-                  : STATUS_OK;
+    return failed ? write_failed(of->part_base) : STATUS_OK;
 }
 
 static void remove_part(const struct predictions *of) {
@@ -399,6 +401,8 @@ static void remove_part(const struct predictions *of) {
 
 /* The first rank's. */
 static enum status end_output(struct predictions *of, enum status status) {
+    if (status == STATUS_OK && to_screen(of->path) && fflush(stdout) != 0)
+        return write_failed("standard output");
     if (!of->begun) return status;
     if (status == STATUS_OK) return of->lines ? file_commit(&of->file) : npy_end(&of->npy);
     if (of->lines)

@@ -171,14 +171,40 @@ static enum status refuse_nameless(const char *path, bool folder) {
                 path);
 }
 
+/* Whether two specs, "KIND:PATH,...", name one file or folder; keys behind the path may differ. */
+static bool is_one_place(const char *a, const char *b) {
+    const char *const spec[] = {a, b};
+    struct stat info[2];
+    if (strcspn(a, ":") != strcspn(b, ":") || strncmp(a, b, strcspn(a, ":")) != 0) return false;
+    for (int i = 0; i < 2; i++) {
+        const char *argument = spec[i] + strcspn(spec[i], ":");
+        argument += *argument == ':';
+        char *path = mem_format("%.*s", (int)strcspn(argument, ","), argument);
+        int found = stat(path, &info[i]);
+        free(path);
+        if (found != 0) return false;
+    }
+    return info[0].st_dev == info[1].st_dev && info[0].st_ino == info[1].st_ino;
+}
+
+/* Of the run's own data that are named once more a split is meant, as in training. */
+static enum status know_own(const char *own, const struct options *given, struct options *out) {
+    bool named = option_is_given(given, OPTION_data) && !names_data(given),
+         same = named && (strcmp(own, out->data) == 0 || is_one_place(own, out->data));
+    if (!same || option_is_given(out, OPTION_split)) return STATUS_OK;
+    return option_set(out, OPTION_split, out->split, "--split", OPTION_FROM_FILE);
+}
+
 static enum status merge(const struct options *given, struct options *out) {
     const char *path = given->argument[0];
     struct stat info;
     if (stat(path, &info) != 0) return fail(STATUS_DATA, "%s: %s", path, strerror(errno));
     char *folder = S_ISDIR(info.st_mode) ? run_folder(path) : NULL;
+    const char *own = "";
     enum status status = STATUS_OK;
     if (folder) {
         status = take_run(folder, out);
+        own = out->data;
         if (status == STATUS_OK) status = take_size(given, out);
     } else if (!option_is_given(given, OPTION_model))
         status = refuse_nameless(path, S_ISDIR(info.st_mode));
@@ -195,6 +221,7 @@ static enum status merge(const struct options *given, struct options *out) {
     TRY(resume_apply_given(given, out));
     if (names_data(given))
         TRY(option_set(out, OPTION_data, given->input, "--input", OPTION_FROM_COMMAND_LINE));
+    TRY(know_own(own, given, out));
     return option_files_apply(out);
 }
 

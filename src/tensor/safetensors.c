@@ -251,13 +251,13 @@ static enum status load(struct safetensors *file) {
     TRY(file_read_at(&file->from, 0, &length, sizeof length));
     bool is_length = length <= SAFETENSORS_HEADER_LIMIT;
     if (!is_length && is_pickle(length))
-        return fail(
-            STATUS_DATA,
-            "%s: PyTorch's own format, which is not read: it may run code\n"
-            "  python -c 'import torch, safetensors.torch as s; s.save_file(torch.load(\"%s\", "
-            "weights_only=True), \"model.safetensors\")'\n"
-            "  writes one that is",
-            file->from.path, file->from.path);
+        return fail(STATUS_DATA,
+                    "%s: PyTorch's own format, which is not read: it may run code\n"
+                    "  python -c 'import torch, safetensors.torch as s; c = torch.load(\"%s\", "
+                    "weights_only=True); c = c.get(\"state_dict\", c.get(\"model\", c)); "
+                    "s.save_file({k: v.clone() for k, v in c.items()}, \"model.safetensors\")'\n"
+                    "  writes one that is",
+                    file->from.path, file->from.path);
     if (!is_length)
         return fail(STATUS_DATA,
                     "%s: byte 0: header length %" PRIu64 " is above the limit of %d\n"

@@ -65,16 +65,18 @@ static int64_t patch_side(const struct graph *graph) {
 }
 
 /* "; 64 patches of 4x4 pixels, for images of 32x32 (--patch chooses others)", or "". */
-static void patches_text(const struct plan *plan, char *text, size_t room) {
-    const struct model_config *image = &plan->config.shape;
-    int64_t side = patch_side(plan->micro[0].graph);
+static void patches_text(const struct job *job, char *text, size_t room) {
+    const struct model_config *image = &job->plan->config.shape;
+    int64_t side = patch_side(job->plan->micro[0].graph);
     char count[TEXT_BYTES];
     *text = 0;
     if (side == 0) return;
     int used = snprintf(text, room, "; %s of %ldx%ld pixels",
                         text_count((image->height / side) * (image->width / side), "patch", count),
                         (long)side, (long)side);
-    if (image->patch == 0)
+    if (job->options.source[OPTION_patch] == OPTION_RESOLVED)
+        snprintf(text + used, room - (size_t)used, ", as in the weights");
+    else if (image->patch == 0)
         snprintf(text + used, room - (size_t)used,
                  ", for images of %ldx%ld (--patch chooses others)", (long)image->height,
                  (long)image->width);
@@ -98,7 +100,7 @@ static void print_model(const struct job *job, FILE *out) {
     char all[TEXT_BYTES], tensors[TEXT_BYTES], size[TEXT_BYTES], test[TEXT_BYTES],
         steps[TEXT_BYTES], patches[160], words[160];
     words_text(plan->config.dataset, words, sizeof words);
-    patches_text(plan, patches, sizeof patches);
+    patches_text(job, patches, sizeof patches);
     row(out, "model", "%s, %s parameters (%s) in %s%s", plan->config.model->name,
         text_thousands(params, all), text_size(store_bytes(params), size),
         text_count(graph->param_count, "tensor", tensors), patches);

@@ -20,6 +20,31 @@ done
 grep '^stretto: npy: rows' err && say "the launcher says it too: $(cat err)"
 "$STRETTO" explain --model mlp --data npy:data >out 2>err || say "explain: $(cat err)"
 grep -q "108 samples to train on, 12 to test on" out || say "explain: $(cat out)"
+# Other data than the run's are used whole where no test split is theirs, unless --split asks for one; predict needs no labels.
+mkdir new && cp data/x_train.npy new && ln -s data linked
+"$STRETTO" predict run --input npy:new --output new.npy --as classes --quiet 2>err || say "without labels: $(cat err)"
+[ "$(wc -c <new.npy)" = $((128 + 120 * 8)) ] || say "without labels: $(wc -c <new.npy) bytes"
+answers 3 "new/y_train.npy" eval run --data npy:new
+tested() { # COUNT WHAT OPTIONS...: eval says how many samples of what it tested
+    count=$1 what=$2
+    shift 2
+    "$STRETTO" eval "$@" >out 2>err || say "eval $*: $(cat err)"
+    grep -q "^samples  *$count, $what of npy:" out || say "eval $*: $(grep ^samples out)"
+}
+cp data/y_train.npy new
+tested 120 all run --data npy:new
+tested 120 all run --data npy:new -n 2 --threads 1
+tested 12 "test split" run --data npy:new --split test
+tested 108 "train split" run --data npy:new --split train
+tested 120 all run/model.safetensors --model mlp --data npy:new
+tested 12 "test split" run
+tested 12 "test split" run --data npy:data
+tested 12 "test split" run --data npy:linked/
+answers 2 "one array: its rows are inputs as they are" predict run --input npy:data/x_train.npy --output -
+mv data away
+answers 3 "these are the data that the run was trained on; --data names others" eval run
+[ "$(grep -c . err)" -le 3 ] || say "data that are gone: $(cat err)"
+mv away data
 refuse() { # words, code: options
     words=$1 code=$2
     shift 2
@@ -46,7 +71,7 @@ refuse "unknown data set 'nowhere.txt'$" 2 --model gpt2-nano --data nowhere.txt
 refuse "unknown data set 'nowhere'$" 2 --model mlp --data nowhere
 printf 'PK\003\004\000\000\010\010' >torch.pth
 refuse "torch.pth: PyTorch's own format" 3 --model mlp --weights torch.pth
-refuse 'torch.load("torch.pth", weights_only=True), "model.safetensors")' 3 --model mlp --weights torch.pth
+refuse 'torch.load("torch.pth", weights_only=True); c = c.get("state_dict", c.get("model", c))' 3 --model mlp --weights torch.pth
 printf '\200\002\212\012l\374\234F' >old.bin
 refuse "old.bin: PyTorch's own format" 3 --model mlp --weights old.bin
 printf 'a text that somebody called so' >text.npz
@@ -72,7 +97,13 @@ grep -q "words/y_train.npy: no sample has label 0" err || say "labels from 1: $(
 grep -q "which model they are of" err || say "weights without a model: $(cat err)"
 "$STRETTO" train --quiet --model resnet8 --weights run/model.safetensors --out other 2>err && say "another model's: taken"
 grep -q "begin with conv1.weight, the file's with fc1" err || say "another model's: $(cat err)"
-refuse "No such file" 3 --model mlp --data npy:missing
+refuse "a .npz file, or a folder with x_train.npy and y_train.npy" 3 --model mlp --data npy:missing
+touch loose.webp
+refuse "of pictures JPEG and PNG are read: convert it first" 2 --model resnet8 --data loose.webp
+answers 2 "convert it first" predict run --input loose.webp --output -
+"$STRETTO" train --model mlp --data npy:data --lr 1e30 "$@" --out nan 2>err
+[ $? = 6 ] || say "a rate of 1e30: $(cat err)"
+answers 3 "nan: no model.safetensors in this folder: the run ended before it saved one" eval nan
 npy "119" 'for (i = 0; i < 119; i++) print i % 3' >data/y_train.npy
 refuse "120 samples but data/y_train.npy 119 labels" 3 --model mlp --data npy:data
 head -c 100 data/x_train.npy >cut && mv cut data/x_train.npy

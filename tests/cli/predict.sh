@@ -39,6 +39,21 @@ for options in "-n 2" "-n 3" "-n 2 --strategy gpipe" "-n 4 --strategy 1f1b --sta
 done
 predict -n 2 --output - --quiet >screen
 cmp -s screen all.jsonl || say "standard output of two ranks is another"
+# Also lines longer than any that a launcher shows, to the last byte; and a disk that is full is told.
+"$STRETTO" train --data synthetic:size=8,classes=1000,test_count=65 --steps 1 --eval-every never --threads 1 --quiet --out many || say "many: exit $?"
+"$STRETTO" predict many --output - --as probabilities --quiet >want || say "many classes: exit $?"
+for options in "-n 2" "-n 2 --spawn threads"; do
+    # shellcheck disable=SC2086
+    {
+        "$STRETTO" predict many $options --output - --as probabilities --quiet >have || say "$options, many classes: exit $?"
+        cmp -s have want || say "$options: long lines are others"
+        "$STRETTO" predict run $options --output - >/dev/full 2>err && say "$options, full: no failure"
+        grep -q 'standard output: write failed: No space left on device' err || say "$options, full: $(cat err)"
+        { "$STRETTO" predict many $options --output - --as probabilities 2>err; echo $? >code; } | head -c 9000 >/dev/null
+        [ "$(cat code)" = 3 ] || say "$options, nobody reads: exit $(cat code)"
+        grep -q 'standard output: write failed: Broken pipe' err || say "$options, nobody reads: $(cat err)"
+    }
+done
 ls -A | grep -e part -e '\.tmp' && say "left behind"
 # Nor is anything written through a link that lies where a part goes.
 mkdir shared && echo kept >kept

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "control/status_table.h"
 #include "process.h"
 
 /* Far above what is promised (0.2 s): the machine may be busy, and how long it took is printed. */
@@ -79,6 +80,40 @@ Test(faults_deaths, rank_before_joining) {
     control_server_rank_ended(server, 1, "cannot be started");
     cr_assert_eq(process_end(pid, NEWS_MS), 4);
     control_server_stop(&server);
+}
+
+enum { REASON_BYTES = 100 };
+
+static void keep_reason(void *context, int rank, const char *why) {
+    (void)rank;
+    snprintf(context, REASON_BYTES, "%s", why);
+}
+
+/* A launcher that is late to say why its rank ended is waited for. */
+Test(faults_deaths, the_launcher_says_why) {
+    struct process_job job;
+    struct control_server *server = NULL;
+    struct control *control = NULL;
+    struct control_status_table table;
+    char why[REASON_BYTES] = "";
+    process_job(&job, 2, 30, 0);
+    pid_t other = process_rank(&job, 1, PROCESS_WAITS);
+    cr_assert_eq(control_status_table_new(2, &table), STATUS_OK);
+    struct control_server_config config = process_server_config(&job);
+    struct control_config first = process_rank_config(&job, 0);
+    config.status_table = &table;
+    config.lost = keep_reason;
+    config.context = why;
+    cr_assert_eq(control_server_start(&config, &server), STATUS_OK);
+    cr_assert_eq(control_join(&first, &control), STATUS_OK);
+    process_kill(other);
+    process_sleep_ms(400); /* more than is waited for a rank without a launcher here */
+    control_server_rank_ended(server, 1, "killed by signal 9");
+    cr_assert_eq(await_loss(control), 1);
+    control_leave(&control);
+    control_server_stop(&server);
+    cr_expect_str_eq(why, "killed by signal 9");
+    control_status_table_close(&table);
 }
 
 Test(faults_deaths, leaving_is_no_loss) {

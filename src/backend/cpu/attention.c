@@ -8,13 +8,13 @@
  * team; what is done for one does not depend on it. Rejected: batched matmuls of oneDNN, which ran
  * at 48 (forward) and 64 (backward) of 110 GFLOP/s with 65 tokens. */
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 #include "backend/cpu/attention.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/softmax_row.h"
+#include "backend/cpu/team.h"
 #include "backend/cpu/tiling.h"
 #include "base/rng.h"
 
@@ -384,49 +384,72 @@ static int64_t y_at(const struct cpu_attention *a, int64_t index) {
     return index / a->heads * a->tokens * a->channels + index % a->heads * a->depth;
 }
 
+/* All heads of a call. */
+struct heads {
+    const struct cpu_kernel *kernel;
+    struct cpu_attention a;
+    void *const *in, *const *out;
+    float *scratch;
+    int64_t rows, own; /* under way at a time; floats of scratch that they take */
+};
+
+static struct heads heads_of(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                             void *scratch) {
+    struct heads all = {.kernel = kernel,
+                        .a = cpu_attention_of(&kernel->call),
+                        .in = in,
+                        .out = out,
+                        .scratch = scratch};
+    bool forward = kernel->call.op == OP_ATTENTION;
+    all.rows = forward ? gemm_isa()->rows : least(BLOCK_ROWS, all.a.tokens);
+    all.own = own_floats(&all.a, all.rows);
+    return all;
+}
+
+static void one_head(const void *work, int64_t i, int thread) {
+    const struct heads *all = work;
+    const struct cpu_attention *a = &all->a;
+    struct cpu_drop drop;
+    struct head h = head_of(all->kernel, a, all->in, i, all->scratch + thread * all->own, &drop);
+    h.y = (float *)all->out[0] + y_at(a, i);
+    h.p_out = (float *)all->out[1] + i * a->tokens * a->tokens;
+    struct ahead ahead = ahead_of(&h, i);
+    h.ahead = &ahead;
+    attend(&h);
+}
+
+static void one_head_bwd(const void *work, int64_t i, int thread) {
+    const struct heads *all = work;
+    const struct cpu_attention *a = &all->a;
+    struct cpu_drop drop;
+    struct head h = head_of(all->kernel, a, all->in, i, all->scratch + thread * all->own, &drop);
+    int64_t at = i / a->heads * a->tokens * a->stride + i % a->heads * a->depth;
+    h.dy = (const float *)all->in[0] + y_at(a, i);
+    h.p_in = (const float *)all->in[1] + i * a->tokens * a->tokens;
+    h.used = h.scores + all->rows * pitch(a);
+    h.dq = part(a, all->out, 0) + at;
+    h.dk = part(a, all->out, 1) + at;
+    h.dv = part(a, all->out, 2) + at;
+    struct ahead ahead = ahead_of(&h, i);
+    h.ahead = &ahead;
+    attend_bwd(&h);
+}
+
 static void run_attention(const struct cpu_kernel *kernel, void *const in[], void *const out[],
                           void *scratch) {
-    struct cpu_attention a = cpu_attention_of(&kernel->call);
-    int64_t own = own_floats(&a, gemm_isa()->rows);
-#pragma omp parallel for schedule(static) num_threads(kernel->base.device->threads)
-    for (int64_t i = 0; i < a.batch * a.heads; i++) {
-        struct cpu_drop drop;
-        struct head h =
-            head_of(kernel, &a, in, i, (float *)scratch + omp_get_thread_num() * own, &drop);
-        h.y = (float *)out[0] + y_at(&a, i);
-        h.p_out = (float *)out[1] + i * a.tokens * a.tokens;
-        struct ahead ahead = ahead_of(&h, i);
-        h.ahead = &ahead;
-        attend(&h);
-    }
+    struct heads all = heads_of(kernel, in, out, scratch);
+    cpu_team_run(kernel->base.device->threads, all.a.batch * all.a.heads, one_head, &all);
 }
 
 static void run_attention_bwd(const struct cpu_kernel *kernel, void *const in[], void *const out[],
                               void *scratch) {
-    struct cpu_attention a = cpu_attention_of(&kernel->call);
-    int64_t rows = least(BLOCK_ROWS, a.tokens), own = own_floats(&a, rows);
-#pragma omp parallel for schedule(static) num_threads(kernel->base.device->threads)
-    for (int64_t i = 0; i < a.batch * a.heads; i++) {
-        struct cpu_drop drop;
-        struct head h =
-            head_of(kernel, &a, in, i, (float *)scratch + omp_get_thread_num() * own, &drop);
-        int64_t at = i / a.heads * a.tokens * a.stride + i % a.heads * a.depth;
-        h.dy = (const float *)in[0] + y_at(&a, i);
-        h.p_in = (const float *)in[1] + i * a.tokens * a.tokens;
-        h.used = h.scores + rows * pitch(&a);
-        h.dq = part(&a, out, 0) + at;
-        h.dk = part(&a, out, 1) + at;
-        h.dv = part(&a, out, 2) + at;
-        struct ahead ahead = ahead_of(&h, i);
-        h.ahead = &ahead;
-        attend_bwd(&h);
-    }
+    struct heads all = heads_of(kernel, in, out, scratch);
+    cpu_team_run(kernel->base.device->threads, all.a.batch * all.a.heads, one_head_bwd, &all);
 }
 
-static enum status create(struct cpu_kernel *kernel, int64_t rows, cpu_loop *loop) {
-    struct cpu_attention a = cpu_attention_of(&kernel->call);
-    cpu_scratch(kernel,
-                (size_t)(kernel->base.device->threads * own_floats(&a, rows)) * sizeof(float));
+static enum status create(struct cpu_kernel *kernel, cpu_loop *loop) {
+    int64_t own = heads_of(kernel, NULL, NULL, NULL).own;
+    cpu_scratch(kernel, (size_t)(kernel->base.device->threads * own) * sizeof(float));
     cpu_name(kernel, "attention:%d", gemm_isa()->columns / 2);
     cpu_step_loop(kernel, loop);
     return STATUS_OK;
@@ -434,11 +457,10 @@ static enum status create(struct cpu_kernel *kernel, int64_t rows, cpu_loop *loo
 
 enum status cpu_attention(struct cpu_kernel *kernel, const struct layout *const in[]) {
     if (kernel->call.in[0].dtype == DTYPE_BF16) return cpu_attention_narrow(kernel, in);
-    return create(kernel, gemm_isa()->rows, run_attention);
+    return create(kernel, run_attention);
 }
 
 enum status cpu_attention_bwd(struct cpu_kernel *kernel, const struct layout *const in[]) {
     if (kernel->call.in[0].dtype == DTYPE_BF16) return cpu_attention_narrow_bwd(kernel, in);
-    struct cpu_attention a = cpu_attention_of(&kernel->call);
-    return create(kernel, least(BLOCK_ROWS, a.tokens), run_attention_bwd);
+    return create(kernel, run_attention_bwd);
 }

@@ -51,8 +51,10 @@ static bool winograd_can(const struct op_call *call, const struct conv *conv) {
 }
 
 /* The rule of auto: enough channels and tiles to pay for the transforms, and not much of a tile
- * hanging over the edge. */
+ * hanging over the edge. Where products and sums are not fused it errs more than four times as much
+ * as direct convolutions. */
 static bool winograd_pays(const struct conv *conv) {
+    if (!cpu_has_avx512() && !cpu_has_avx2()) return false;
     int64_t C = conv->x.dim[1], O = conv->y.dim[1], H = conv->y.dim[2], W = conv->y.dim[3];
     if (C < WINOGRAD_MIN_CHANNELS || O < WINOGRAD_MIN_CHANNELS) return false;
     int64_t rows = (H + WINOGRAD_TILE - 1) / WINOGRAD_TILE,

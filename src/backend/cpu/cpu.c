@@ -60,6 +60,7 @@ static cpu_creator *const creators[OP_COUNT] = {
     [OP_AVG_POOL_BWD] = cpu_pool_bwd,
     [OP_ADD] = cpu_add,
     [OP_SUM_BATCH] = cpu_sum_batch,
+    [OP_EMBEDDING_BWD] = cpu_embedding_bwd,
     [OP_TRANSPOSE] = cpu_transpose,
     [OP_REORDER] = cpu_reorder,
 };

@@ -81,7 +81,7 @@ cpu_creator cpu_batch_norm, cpu_batch_norm_bwd, cpu_batch_norm_eval, cpu_batch_n
 cpu_creator cpu_eltwise, cpu_add, cpu_dropout, cpu_reorder;
 cpu_creator cpu_softmax, cpu_cross_entropy, cpu_cross_entropy_bwd, cpu_top_k, cpu_attention,
     cpu_attention_bwd, cpu_attention_narrow, cpu_attention_narrow_bwd;
-cpu_creator cpu_pool, cpu_pool_bwd, cpu_sum_batch, cpu_transpose;
+cpu_creator cpu_pool, cpu_pool_bwd, cpu_sum_batch, cpu_transpose, cpu_embedding_bwd;
 /* Any call with bf16 tensors, by the kernel of the same call in f32. */
 cpu_creator cpu_widened;
 /* A reorder whose layouts are set: of weights, rounded to the blocks of products. */

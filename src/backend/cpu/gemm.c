@@ -1,20 +1,23 @@
 /* Products of whole matrices from register tiles (gemm.h).
  *
- * Threads are a grid over the tiles of rows and the panels of columns, and each works alone. It
- * goes through the depth in chunks. A chunk of b is packed into panels as wide as a tile; a is read
- * where it lies, a group of rows at a time that every panel meets while the group is in the second
- * cache. An a whose rows lie a multiple of 4 KiB apart, or run along memory's columns (the gradient
- * of weights sums over samples), would fall into few cache sets: its tiles are packed too.
+ * The work is a grid of pieces over the tiles of rows and the panels of columns, some for each
+ * thread (team.h). A piece goes through the depth in chunks. A chunk of b is packed into panels as
+ * wide as a tile; a is read where it lies, a group of rows at a time that every panel meets while
+ * the group is in the second cache. An a whose rows lie a multiple of 4 KiB apart, or run along
+ * memory's columns (the gradient of weights sums over samples), would fall into few cache sets: its
+ * tiles are packed too.
  *
  * Whatever is packed is packed just before its first use, from memory that was asked for meanwhile:
  * with the few rows of a micro-batch, a pass over the weights that waits for them would cost 5 to
  * 7% of the product. */
 #include "backend/cpu/gemm.h"
 
+#include "backend/cpu/team.h"
 #include "backend/cpu/tiling.h"
 
-enum { GROUP_TILES = 6 }; /* row tiles that share a panel while it is near: 216 KiB of a */
-enum { LINE = 16 };       /* floats of a cache line */
+/* GROUP_ROWS: so many share a panel while it is near, at most 216 KiB of a; a multiple of every
+ * tile's rows. LINE: floats of a cache line. */
+enum { GROUP_ROWS = 72, LINE = 16 };
 
 static bool packs_rows(const struct gemm *gemm) {
     return gemm->a_step != 1 || gemm->a_row % GEMM_ALIASING == 0;
@@ -30,43 +33,58 @@ static int64_t chunk_of(const struct gemm *gemm) {
 
 struct split {
     int64_t tiles, panels; /* of the product */
-    int row_parts, column_parts;
+    int64_t row_parts, column_parts;
 };
 
-/* The grid whose slowest thread has the fewest tiles; of equal ones, that in which the fewest
- * threads pack the same panel. */
+/* Each thread has some pieces, so that a fast one can take from a slow one. PACK: tiles that take
+ * as long as packing a panel. */
+enum { FEWEST = 2, MOST = 8, MOST_ROW_PARTS = 8, PACK = 2 };
+
+/* What the slowest of equal threads does, and half a piece, which unequal ones wait at the end. */
+static int64_t cost_of(const struct split *split, int threads) {
+    int64_t pieces = parts(split->row_parts * split->column_parts, threads),
+            panels = parts(split->panels, split->column_parts),
+            tiles = parts(split->tiles, split->row_parts);
+    return (2 * pieces + 1) * (2 * tiles * panels + tiles + 2 * PACK * panels);
+}
+
+/* The cheapest grid; of equal ones that with the fewest parts of the rows. */
 static struct split split_of(const struct gemm *gemm, const struct gemm_isa *isa, int threads) {
-    struct split split = {parts(gemm->rows, isa->rows), parts(gemm->columns, isa->columns), 0, 0};
-    int64_t best = 0;
-    for (int rows = 1; rows <= threads; rows++) {
-        if (threads % rows != 0) continue;
-        int64_t most = parts(split.tiles, rows) * parts(split.panels, threads / rows);
-        if (best > 0 && most >= best) continue;
-        best = most;
-        split.row_parts = rows;
-        split.column_parts = threads / rows;
+    struct split best = {parts(gemm->rows, isa->rows), parts(gemm->columns, isa->columns), 1, 1};
+    if (threads == 1) return best;
+    int64_t least_cost = cost_of(&best, threads);
+    for (int64_t rows = 1; rows <= MOST_ROW_PARTS && rows <= best.tiles; rows++) {
+        int64_t wide = best.panels * rows / (MOST * threads),
+                widest = best.panels * rows / (FEWEST * threads);
+        for (wide = wide > 1 ? wide : 1; wide <= widest; wide += 1 + wide / MOST) {
+            struct split split = {best.tiles, best.panels, rows, parts(best.panels, wide)};
+            int64_t cost = cost_of(&split, threads);
+            if (cost < least_cost) best = split, least_cost = cost;
+        }
     }
-    return split;
+    return best;
 }
 
 /* Floats that a thread packs into: a group of tiles and a chunk of its panels. */
-static int64_t tiles_floats(const struct gemm *gemm, const struct gemm_isa *isa) {
-    return packs_rows(gemm) ? GROUP_TILES * isa->rows * chunk_of(gemm) : 0;
+static int64_t tiles_floats(const struct gemm *gemm) {
+    return packs_rows(gemm) ? GROUP_ROWS * chunk_of(gemm) : 0;
 }
 
 static int64_t part_floats(const struct gemm *gemm, const struct gemm_isa *isa,
                            const struct split *split) {
-    return tiles_floats(gemm, isa) +
+    return tiles_floats(gemm) +
            parts(split->panels, split->column_parts) * isa->columns * chunk_of(gemm);
 }
 
-/* A thread's work, and what is packed of it. */
+/* A piece of the work, and what is packed of it. */
 struct part {
     const struct gemm *gemm;
     const struct gemm_isa *isa;
     int64_t first, last;   /* rows */
     int64_t panel, end;    /* panels */
+    int64_t chunk;         /* of the depth */
     float *tiles, *panels; /* packed: the group, if it is, and the chunk of b */
+    bool packed;           /* the panels are, by the piece before this one */
 };
 
 /* A group of rows in a chunk of the depth. */
@@ -75,8 +93,8 @@ struct place {
 };
 
 static struct place next_place(const struct part *part, struct place at) {
-    at.row += GROUP_TILES * part->isa->rows;
-    if (at.row >= part->last) at.row = part->first, at.depth += chunk_of(part->gemm);
+    at.row += GROUP_ROWS;
+    if (at.row >= part->last) at.row = part->first, at.depth += part->chunk;
     return at;
 }
 
@@ -84,8 +102,13 @@ static bool is_inside(const struct part *part, struct place at) {
     return at.row < part->last && at.depth < part->gemm->depth && part->panel < part->end;
 }
 
+/* The first group of a chunk packs the panels, unless the piece before has. */
+static bool packs_panel(const struct part *part, struct place at) {
+    return at.row == part->first && !part->packed;
+}
+
 static int64_t chunk_at(const struct part *part, int64_t depth) {
-    return least(chunk_of(part->gemm), part->gemm->depth - depth);
+    return least(part->chunk, part->gemm->depth - depth);
 }
 
 /* --- what is wanted next --- */
@@ -103,15 +126,26 @@ static struct block block_of(const float *from, int64_t deep, int64_t across, in
     return (struct block){from, deep, depth, parts(count, LINE)};
 }
 
-/* What the panel behind this one is packed from: of the next chunk, maybe. */
-static struct block next_panel(const struct part *part, int64_t depth, int64_t panel) {
+/* What a panel is packed from. */
+static struct block source_of(const struct part *part, int64_t depth, int64_t panel) {
     const struct gemm *gemm = part->gemm;
-    if (++panel == part->end) panel = part->panel, depth += chunk_of(gemm);
-    if (depth >= gemm->depth) return (struct block){0};
     int64_t column = panel * part->isa->columns;
     return block_of(gemm->b + depth * gemm->b_step + column * gemm->b_column, gemm->b_step,
                     gemm->b_column, chunk_at(part, depth),
                     least(part->isa->columns, gemm->columns - column));
+}
+
+static struct block packed_of(const struct part *part, int64_t depth, int64_t panel) {
+    int64_t floats = part->isa->columns * chunk_at(part, depth);
+    return (struct block){part->panels + (panel - part->panel) * floats, 0, 1, floats / LINE};
+}
+
+/* What is read for the panel behind this one, of this group of rows or of the next. */
+static struct block next_panel(const struct part *part, struct place at, int64_t panel) {
+    if (++panel == part->end) panel = part->panel, at = next_place(part, at);
+    if (!is_inside(part, at)) return (struct block){0};
+    return packs_panel(part, at) ? source_of(part, at.depth, panel)
+                                 : packed_of(part, at.depth, panel);
 }
 
 static struct block next_rows(const struct part *part, struct place at) {
@@ -119,29 +153,30 @@ static struct block next_rows(const struct part *part, struct place at) {
     at = next_place(part, at);
     if (!is_inside(part, at)) return (struct block){0};
     return block_of(gemm->a + at.row * gemm->a_row + at.depth * gemm->a_step, gemm->a_step,
-                    gemm->a_row, chunk_at(part, at.depth),
-                    least(part->last - at.row, GROUP_TILES * part->isa->rows));
+                    gemm->a_row, chunk_at(part, at.depth), least(part->last - at.row, GROUP_ROWS));
 }
 
-static struct gemm_fetch share_of(const struct block *block, int64_t share, int64_t shares) {
-    int64_t all = block->rows * block->lines, from = all * share / shares,
-            line = block->lines > 0 ? from % block->lines : 0;
-    if (all <= 0) return (struct gemm_fetch){0};
-    return (struct gemm_fetch){.first =
-                                   block->first + from / block->lines * block->step + line * LINE,
+/* Its lines from so many on. */
+static struct gemm_fetch lines_of(const struct block *block, int64_t from, int64_t lines) {
+    int64_t left = block->rows * block->lines - from, row = 0;
+    if (left <= 0) return (struct gemm_fetch){0};
+    if (block->rows > 1) row = from / block->lines; /* a division costs what tens of sums do */
+    int64_t line = from - row * block->lines;
+    return (struct gemm_fetch){.first = block->first + row * block->step + line * LINE,
                                .step = LINE,
-                               .lines = all * (share + 1) / shares - from,
+                               .lines = least(lines, left),
                                .left = block->lines - line,
                                .row = block->lines,
                                .jump = block->step - (block->lines - 1) * LINE};
 }
 
-static void fetch_now(struct gemm_fetch fetch) {
-    while (fetch.lines-- > 0) {
-        __builtin_prefetch(fetch.first, 0, 2);
-        bool turn = --fetch.left == 0;
-        fetch.first += turn ? fetch.jump : fetch.step;
-        if (turn) fetch.left = fetch.row;
+/* The next lines of them, as far as there are. */
+static void fetch_now(struct gemm_fetch *fetch, int64_t lines) {
+    for (; lines > 0 && fetch->lines > 0; lines--, fetch->lines--) {
+        __builtin_prefetch(fetch->first, 0, 2);
+        bool turn = --fetch->left == 0;
+        fetch->first += turn ? fetch->jump : fetch->step;
+        if (turn) fetch->left = fetch->row;
     }
 }
 
@@ -197,22 +232,23 @@ static void finish_rows(const struct part *part, int64_t row, int64_t end) {
 static void run_group(const struct part *part, struct place at) {
     const struct gemm *gemm = part->gemm;
     const struct gemm_isa *isa = part->isa;
-    int64_t end = least(part->last, at.row + GROUP_TILES * isa->rows),
-            tiles = parts(end - at.row, isa->rows), chunk = chunk_at(part, at.depth), share = 0,
-            shares = tiles * (part->end - part->panel), width = isa->columns;
-    struct block rows = next_rows(part, at), source = {0};
+    int64_t end = least(part->last, at.row + GROUP_ROWS), tiles = parts(end - at.row, isa->rows),
+            chunk = chunk_at(part, at.depth), width = isa->columns;
+    struct block rows = next_rows(part, at);
+    int64_t rows_lines = rows.rows * rows.lines;
+    struct gemm_fetch next = lines_of(&rows, 0, rows_lines);
+    int64_t share = parts(rows_lines, tiles * (part->end - part->panel));
     float *packed = part->panels;
     for (int64_t p = part->panel; p < part->end; p++, packed += width * chunk) {
-        if (at.row == part->first) {
-            pack_panel(part, at.depth, p, packed);
-            source = next_panel(part, at.depth, p);
-        }
+        if (packs_panel(part, at)) pack_panel(part, at.depth, p, packed);
+        struct block panel = next_panel(part, at, p);
+        int64_t lines = parts(panel.rows * panel.lines, tiles);
         for (int64_t i = 0; i < tiles; i++) {
             struct place here = {at.row + i * isa->rows, at.depth};
             float *tile = part->tiles ? part->tiles + i * isa->rows * chunk : NULL;
             if (tile && p == part->panel) pack_tile(part, here, tile);
-            struct gemm_fetch fetch = share_of(&source, i, tiles);
-            fetch_now(share_of(&rows, share++, shares));
+            struct gemm_fetch fetch = lines_of(&panel, i * lines, lines);
+            fetch_now(&next, share);
             run_tile(part, here, p, tile, packed, &fetch);
         }
     }
@@ -224,28 +260,59 @@ static void run_part(const struct part *part) {
         run_group(part, at);
 }
 
-size_t gemm_scratch_bytes(const struct gemm *gemm, int threads) {
-    const struct gemm_isa *isa = gemm_isa();
-    struct split split = split_of(gemm, isa, threads);
-    return (size_t)(threads * part_floats(gemm, isa, &split)) * sizeof(float);
+/* --- on a team --- */
+
+struct work {
+    const struct gemm *gemm;
+    const struct gemm_isa *isa;
+    struct split split;
+    int64_t chunk;    /* of the depth */
+    int64_t own;      /* floats of a thread */
+    float *packed;    /* of all threads, behind `columns` */
+    int64_t *columns; /* a line for each thread: the part of the columns that it has packed */
+};
+
+enum { TAGS = 8 }; /* of a line */
+
+static struct work work_of(const struct gemm *gemm, int threads) {
+    struct work work = {.gemm = gemm, .isa = gemm_isa(), .chunk = chunk_of(gemm)};
+    work.split = split_of(gemm, work.isa, threads);
+    work.own = parts(part_floats(gemm, work.isa, &work.split), LINE) * LINE;
+    return work;
 }
 
-/* Threads that are not given leave their parts to the others. */
+size_t gemm_scratch_bytes(const struct gemm *gemm, int threads) {
+    size_t own = (size_t)work_of(gemm, threads).own;
+    return (size_t)threads * (TAGS * sizeof(int64_t) + own * sizeof(float));
+}
+
+/* Parts of the rows one after the other: a thread keeps the panels, where they have all the depth.
+ */
+static void run_piece(const void *of, int64_t piece, int thread) {
+    const struct work *work = of;
+    const struct split *split = &work->split;
+    const struct gemm *gemm = work->gemm;
+    int64_t column = piece / split->row_parts, row = piece % split->row_parts,
+            rows = work->isa->rows, *packed = &work->columns[thread * TAGS];
+    float *own = work->packed + thread * work->own;
+    run_part(&(struct part){
+        .gemm = gemm,
+        .isa = work->isa,
+        .first = split->tiles * row / split->row_parts * rows,
+        .last = least(gemm->rows, split->tiles * (row + 1) / split->row_parts * rows),
+        .panel = split->panels * column / split->column_parts,
+        .end = split->panels * (column + 1) / split->column_parts,
+        .chunk = work->chunk,
+        .tiles = packs_rows(gemm) ? own : NULL,
+        .panels = own + tiles_floats(gemm),
+        .packed = *packed == column && work->chunk >= gemm->depth});
+    *packed = column;
+}
+
 void gemm_run(const struct gemm *gemm, int threads, void *scratch) {
-    const struct gemm_isa *isa = gemm_isa();
-    struct split split = split_of(gemm, isa, threads);
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int i = 0; i < threads; i++) {
-        int64_t row = i / split.column_parts, column = i % split.column_parts;
-        float *own = (float *)scratch + i * part_floats(gemm, isa, &split);
-        run_part(&(struct part){
-            .gemm = gemm,
-            .isa = isa,
-            .first = split.tiles * row / split.row_parts * isa->rows,
-            .last = least(gemm->rows, split.tiles * (row + 1) / split.row_parts * isa->rows),
-            .panel = split.panels * column / split.column_parts,
-            .end = split.panels * (column + 1) / split.column_parts,
-            .tiles = packs_rows(gemm) ? own : NULL,
-            .panels = own + tiles_floats(gemm, isa)});
-    }
+    struct work work = work_of(gemm, threads);
+    work.columns = scratch;
+    work.packed = (float *)(work.columns + threads * TAGS);
+    for (int i = 0; i < threads; i++) work.columns[i * TAGS] = -1;
+    cpu_team_run(threads, work.split.row_parts * work.split.column_parts, run_piece, &work);
 }

@@ -29,6 +29,8 @@ static void copy_rows(const float *from, int64_t step, int64_t depth, int count,
         copy_whole(from, step, depth, 16, to);
     else if (width == 12)
         copy_whole(from, step, depth, 12, to);
+    else if (width == 6)
+        copy_whole(from, step, depth, 6, to);
     else
         copy_whole(from, step, depth, width, to);
 }
@@ -66,8 +68,9 @@ AVX static void turn_eight(const float *b, int64_t column, int64_t depth, int wi
     }
 }
 
-/* Four columns, for which alone the panel has room. */
-static void turn_last_four(const float *b, int64_t column, int64_t depth, int width, float *panel) {
+/* Four columns, beside which the panel may have no room for more. */
+static void turn_four_alone(const float *b, int64_t column, int64_t depth, int width,
+                            float *panel) {
     for (int64_t k = 0; k < depth; k += 4) {
         __m128 r0 = _mm_loadu_ps(b + k), r1 = _mm_loadu_ps(b + column + k),
                r2 = _mm_loadu_ps(b + 2 * column + k), r3 = _mm_loadu_ps(b + 3 * column + k);
@@ -152,9 +155,11 @@ static void pack_columns(const float *b, int64_t column, int64_t depth, int coun
             whole = depth / SQUARE * SQUARE;
             turn_eight(b + j * column, column, whole, width, panel + j);
         }
-        if (width - j == SQUARE / 2 && count - j == SQUARE / 2) {
+        if (count == width && width - j >= SQUARE / 2 && width - j < SQUARE) {
+            int last = width - SQUARE / 2; /* of four to seven, some are turned twice */
             whole = depth / SQUARE * SQUARE;
-            turn_last_four(b + j * column, column, whole, width, panel + j);
+            turn_four_alone(b + j * column, column, whole, width, panel + j);
+            if (last > j) turn_four_alone(b + last * column, column, whole, width, panel + last);
         }
 #endif
         turn_part(b + j * column + whole, column, depth - whole, count - j, width - j, width,

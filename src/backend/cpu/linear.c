@@ -4,12 +4,13 @@
  * that. Weights are row major too, which oneDNN runs near its peak in all three directions. Its
  * plain kernels pack both operands of large products; those of a few rows they read where they lie,
  * and lose half their speed on wide cores where rows are a multiple of 4 KiB apart: then every row
- * of a tile falls into the same cache sets. With AVX-512 our own (gemm.c) does all three
- * directions then; without, or with fewer rows still, the weights are asked for with "any", and
- * forward, both gradients and the gradient itself share one blocked layout.
+ * of a tile falls into the same cache sets. Our own (gemm.c) does all three directions then;
+ * without AVX2, or with fewer rows still, the weights are asked for with "any", and forward, both
+ * gradients and the gradient itself share one blocked layout.
  *
  * Forward with weights as torch stores them is a product with a turned operand, which oneDNN 2 runs
- * at 84 to 90% of the others' speed. With AVX-512 our own does it, at 93 to 97%.
+ * at 84 to 90% of the others' speed: our own does it, and gradients of inputs where oneDNN does not
+ * pack.
  *
  * GELU is applied to the rows of our own product while they are in the second cache, else in a pass
  * behind oneDNN's. In training both its operand and its result are written: backward reads both,
@@ -35,11 +36,14 @@ static int64_t last_of(const struct tensor_type *type) {
     return type->shape.dim[type->shape.rank - 1];
 }
 
-/* Whether oneDNN would read, where they lie, rows that fall into the same cache sets. */
+/* Whether oneDNN copies both operands to where they are best. */
+static bool is_packed(const struct linear *l) {
+    return l->rows >= ONEDNN_PACKED && l->inputs >= ONEDNN_PACKED && l->outputs >= ONEDNN_PACKED;
+}
+
+/* Whether it would read, where they lie, rows that fall into the same cache sets. */
 static bool aliases(const struct linear *l) {
-    bool packed =
-        l->rows >= ONEDNN_PACKED && l->inputs >= ONEDNN_PACKED && l->outputs >= ONEDNN_PACKED;
-    return !packed && (l->inputs % GEMM_ALIASING == 0 || l->outputs % GEMM_ALIASING == 0);
+    return !is_packed(l) && (l->inputs % GEMM_ALIASING == 0 || l->outputs % GEMM_ALIASING == 0);
 }
 
 static struct dnn_spec spec_of(enum dnn_kind kind, const struct linear *l, bool bias) {
@@ -183,12 +187,15 @@ static void run_bias(const struct cpu_kernel *kernel, void *const in[], void *co
                     sums + at);
 }
 
-/* It pays forward, and in all directions where oneDNN would read rows that alias. */
+/* It pays forward; for gradients of inputs, unless oneDNN packs; for those of weights, where it
+ * would read rows that alias. */
 static bool takes_gemm(const struct cpu_kernel *kernel, const struct linear *l) {
-    bool pays = kernel->call.op == OP_LINEAR || aliases(l);
+    enum op op = kernel->call.op;
+    bool pays = op == OP_LINEAR || (op == OP_LINEAR_BWD_DATA ? !is_packed(l) : aliases(l));
     bool wide = l->x == DTYPE_F32 && l->w == DTYPE_F32 && l->y == DTYPE_F32;
     return pays && wide && l->rows >= GEMM_MIN_ROWS && l->outputs >= GEMM_MAX_COLUMNS &&
-           cpu_has_avx512() && kernel->call.attrs.activation != ACTIVATION_TANH;
+           (op == OP_LINEAR || l->inputs >= GEMM_MAX_COLUMNS) && cpu_has_avx2() &&
+           kernel->call.attrs.activation != ACTIVATION_TANH;
 }
 
 static enum status create_gemm(struct cpu_kernel *kernel, const struct linear *l) {

@@ -17,8 +17,9 @@
  * micro-batch) cost little more a tile than many. */
 #include "backend/cpu/winograd.h"
 
-#include <omp.h>
 #include <string.h>
+
+#include "backend/cpu/team.h"
 
 struct winograd winograd_of(const struct cpu_kernel *kernel) {
     const struct op_call *call = &kernel->call;
@@ -51,6 +52,7 @@ struct pass {
     float *target, *v, *own;
     struct finish finish;
     bool turned;
+    int64_t strip; /* the first under way, where the team does them together */
 };
 
 static int64_t own_floats(const struct winograd *w) {
@@ -84,11 +86,12 @@ static void fetch_share(const struct pass *pass, int64_t in, int64_t out, int64_
 }
 
 /* Sixteen output channels of a strip whose source is at the points. */
-static void strip_out(const struct pass *pass, const float *v, int64_t strip, int64_t out) {
+static void strip_out(const struct pass *pass, const float *v, int64_t strip, int64_t out,
+                      int thread) {
     const struct winograd *w = &pass->w;
     int64_t count = strip_count(w, strip), blocks = blocks_of(&w->from);
-    float *u = pass->own + omp_get_thread_num() * own_floats(w),
-          *near = u + DEPTH_BLOCKS * BLOCK_FLOATS, *m = near + BLOCK_FLOATS;
+    float *u = pass->own + thread * own_floats(w), *near = u + DEPTH_BLOCKS * BLOCK_FLOATS,
+          *m = near + BLOCK_FLOATS;
     for (int64_t in = 0; in < blocks; in += DEPTH_BLOCKS) {
         int64_t depth = blocks - in < DEPTH_BLOCKS ? blocks - in : DEPTH_BLOCKS;
         for (int64_t b = 0; b < depth; b++)
@@ -109,32 +112,39 @@ static void strip_out(const struct pass *pass, const float *v, int64_t strip, in
     winograd_points_to_outputs(w, pass->target, &pass->finish, out, strip * w->strip, count, m);
 }
 
-static void run_apart(const struct pass *pass) {
+static void strip_apart(const void *work, int64_t strip, int thread) {
+    const struct pass *pass = work;
     const struct winograd *w = &pass->w;
     int64_t from = blocks_of(&w->from), to = blocks_of(&w->to);
-#pragma omp parallel for num_threads(w->threads) schedule(static)
-    for (int64_t strip = 0; strip < w->strips; strip++) {
-        float *v = pass->v + omp_get_thread_num() * from * strip_floats(w);
-        for (int64_t in = 0; in < from; in++)
-            winograd_windows_to_points(w, pass->source, in, strip * w->strip, strip_count(w, strip),
-                                       v + in * strip_floats(w));
-        for (int64_t out = 0; out < to; out++) strip_out(pass, v, strip, out);
-    }
+    float *v = pass->v + thread * from * strip_floats(w);
+    for (int64_t in = 0; in < from; in++)
+        winograd_windows_to_points(w, pass->source, in, strip * w->strip, strip_count(w, strip),
+                                   v + in * strip_floats(w));
+    for (int64_t out = 0; out < to; out++) strip_out(pass, v, strip, out, thread);
 }
 
-static void run_together(const struct pass *pass) {
+/* One block of the strips that the team has under way, on its way in and out. */
+static void block_in(const void *work, int64_t i, int thread) {
+    (void)thread;
+    const struct pass *pass = work;
     const struct winograd *w = &pass->w;
-    int64_t from = blocks_of(&w->from), to = blocks_of(&w->to);
-#pragma omp parallel num_threads(w->threads)
-    for (int64_t strip = 0; strip < w->strips; strip += w->abreast) {
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < w->abreast * from; i++)
-            winograd_windows_to_points(w, pass->source, i % from, (strip + i / from) * w->strip,
-                                       strip_count(w, strip + i / from),
-                                       pass->v + i * strip_floats(w));
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < w->abreast * to; i++)
-            strip_out(pass, pass->v + i / to * from * strip_floats(w), strip + i / to, i % to);
+    int64_t from = blocks_of(&w->from), strip = pass->strip + i / from;
+    winograd_windows_to_points(w, pass->source, i % from, strip * w->strip, strip_count(w, strip),
+                               pass->v + i * strip_floats(w));
+}
+
+static void block_out(const void *work, int64_t i, int thread) {
+    const struct pass *pass = work;
+    int64_t from = blocks_of(&pass->w.from), to = blocks_of(&pass->w.to);
+    strip_out(pass, pass->v + i / to * from * strip_floats(&pass->w), pass->strip + i / to, i % to,
+              thread);
+}
+
+static void run_together(struct pass *pass) {
+    const struct winograd *w = &pass->w;
+    for (pass->strip = 0; pass->strip < w->strips; pass->strip += w->abreast) {
+        cpu_team_run(w->threads, w->abreast * blocks_of(&w->from), block_in, pass);
+        cpu_team_run(w->threads, w->abreast * blocks_of(&w->to), block_out, pass);
     }
 }
 
@@ -152,7 +162,7 @@ static void run_winograd(const struct cpu_kernel *kernel, void *const in[], void
                                       kernel->call.attrs.activation == ACTIVATION_RELU};
     pass.own = pass.v + w->abreast * blocks_of(&w->from) * strip_floats(w);
     if (w->apart)
-        run_apart(&pass);
+        cpu_team_run(w->threads, w->strips, strip_apart, &pass);
     else
         run_together(&pass);
 }

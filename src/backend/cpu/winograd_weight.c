@@ -4,8 +4,7 @@
  * order. With more, all threads bring `abreast` strips to the points, and then a thread has some
  * points, or pairs of blocks where all strips go at once. The order of the sums is that of the
  * shape, whatever the threads. */
-#include <omp.h>
-
+#include "backend/cpu/team.h"
 #include "backend/cpu/winograd.h"
 #include "base/clones.h"
 
@@ -89,9 +88,10 @@ static void add_point(const struct sums *s, int64_t strip, const float *v, int64
                         sums + (to * s->C + from) * BLOCK_FLOATS);
 }
 
-static void sum_group(const struct sums *s, int64_t group) {
+static void sum_group(const void *work, int64_t group, int thread) {
+    const struct sums *s = work;
     int64_t begin = s->w.strips * group / s->groups, end = s->w.strips * (group + 1) / s->groups;
-    float *v = s->v + omp_get_thread_num() * (s->C + s->O) * strip_floats(&s->w);
+    float *v = s->v + thread * (s->C + s->O) * strip_floats(&s->w);
     for (int64_t strip = begin; strip < end; strip++) {
         for (int64_t block = 0; block < s->C + s->O; block++) bring_to_points(s, strip, block, v);
         for (int64_t k = 0; k < POINTS; k++)
@@ -110,27 +110,34 @@ VECTOR_CLONES static void join_groups(const struct sums *s, int64_t pair) {
     }
 }
 
-static void finish_pair(const struct sums *s, int64_t pair) {
+static void finish_pair(const void *work, int64_t pair, int thread) {
+    (void)thread;
+    const struct sums *s = work;
     join_groups(s, pair);
     winograd_block_to_weights(s->u + pair * BLOCK_FLOATS, s->weights + pair * TAPS * BLOCK);
 }
 
 static void run_groups(const struct sums *s) {
-#pragma omp parallel num_threads(s->w.threads)
-    {
-#pragma omp for schedule(static)
-        for (int64_t group = 0; group < s->groups; group++) sum_group(s, group);
-#pragma omp for schedule(static)
-        for (int64_t pair = 0; pair < s->C * s->O; pair++) finish_pair(s, pair);
-    }
+    cpu_team_run(s->w.threads, s->groups, sum_group, s);
+    cpu_team_run(s->w.threads, s->C * s->O, finish_pair, s);
 }
 
 static const float *points_of(const struct sums *s, int64_t strip) {
     return s->v + (strip - s->strip) * (s->C + s->O) * strip_floats(&s->w);
 }
 
-static void sum_pair(const struct sums *s, int64_t pair) {
-    float *sums = s->u + omp_get_thread_num() * BLOCK_FLOATS;
+/* One block of the strips under way, to the points. */
+static void block_in(const void *work, int64_t i, int thread) {
+    (void)thread;
+    const struct sums *s = work;
+    int64_t blocks = s->C + s->O;
+    bring_to_points(s, s->strip + i / blocks, i % blocks,
+                    s->v + i / blocks * blocks * strip_floats(&s->w));
+}
+
+static void sum_pair(const void *work, int64_t pair, int thread) {
+    const struct sums *s = work;
+    float *sums = s->u + thread * BLOCK_FLOATS;
     for (int64_t strip = s->strip; strip < s->end; strip++)
         for (int64_t k = 0; k < POINTS; k++)
             add_product(s, strip, points_of(s, strip), pair % s->C, pair / s->C, k, strip == 0,
@@ -138,35 +145,25 @@ static void sum_pair(const struct sums *s, int64_t pair) {
     winograd_block_to_weights(sums, s->weights + pair * TAPS * BLOCK);
 }
 
-static void sum_point(const struct sums *s, int64_t i) {
+static void sum_point(const void *work, int64_t i, int thread) {
+    (void)thread;
+    const struct sums *s = work;
     for (int64_t strip = s->strip; strip < s->end; strip++)
         add_point(s, strip, points_of(s, strip), i / s->parts, i % s->parts, s->parts, strip == 0,
                   s->u);
 }
 
-static void run_phases(const struct sums *sums) {
-    const struct winograd *w = &sums->w;
-    int64_t blocks = sums->C + sums->O, pairs = sums->C * sums->O;
-#pragma omp parallel num_threads(w->threads)
-    {
-        struct sums s = *sums;
-        for (; s.strip < w->strips; s.strip = s.end) {
-            s.end = least(s.strip + w->abreast, w->strips);
-#pragma omp for schedule(static)
-            for (int64_t i = 0; i < (s.end - s.strip) * blocks; i++)
-                bring_to_points(&s, s.strip + i / blocks, i % blocks,
-                                s.v + i / blocks * blocks * strip_floats(w));
-            if (at_once(w)) {
-#pragma omp for schedule(static)
-                for (int64_t pair = 0; pair < pairs; pair++) sum_pair(&s, pair);
-            } else {
-#pragma omp for schedule(static)
-                for (int64_t i = 0; i < POINTS * s.parts; i++) sum_point(&s, i);
-            }
-        }
-#pragma omp for schedule(static)
-        for (int64_t pair = 0; pair < (at_once(w) ? 0 : pairs); pair++) finish_pair(&s, pair);
+static void run_phases(struct sums *s) {
+    const struct winograd *w = &s->w;
+    for (; s->strip < w->strips; s->strip = s->end) {
+        s->end = least(s->strip + w->abreast, w->strips);
+        cpu_team_run(w->threads, (s->end - s->strip) * (s->C + s->O), block_in, s);
+        if (at_once(w))
+            cpu_team_run(w->threads, s->C * s->O, sum_pair, s);
+        else
+            cpu_team_run(w->threads, POINTS * s->parts, sum_point, s);
     }
+    if (!at_once(w)) cpu_team_run(w->threads, s->C * s->O, finish_pair, s);
 }
 
 void winograd_weight(const struct cpu_kernel *kernel, void *const in[], void *const out[],

@@ -95,19 +95,39 @@ static void check_forms(int64_t rows, int64_t columns, int64_t depth) {
     for (int form = 0; form < 4; form++) check(rows, columns, depth, form & 1, form >> 1);
 }
 
-Test(backend_gemm, edges_of_tiles) {
+static void check_edges(void) {
     for (int64_t rows = 1; rows <= 25; rows += 4)
         for (int64_t columns = 1; columns <= 70; columns += 23) check_forms(rows, columns, 37);
 }
 
-Test(backend_gemm, several_chunks_and_groups) {
+static void check_chunks_and_groups(void) {
     check_forms(100, 65, 801);
     check_forms(1100, 40, 390);
 }
 
 /* Rows that fall into few cache sets are packed: in one group, and in several. */
-Test(backend_gemm, rows_a_multiple_of_4_kib_apart) {
+static void check_aliasing_rows(void) {
     check_forms(61, 100, 1024);
     check_forms(1100, 33, 1024);
     check_forms(760, 70, 2048);
+}
+
+Test(backend_gemm, edges_of_tiles) {
+    check_edges();
+}
+
+Test(backend_gemm, several_chunks_and_groups) {
+    check_chunks_and_groups();
+}
+
+Test(backend_gemm, rows_a_multiple_of_4_kib_apart) {
+    check_aliasing_rows();
+}
+
+/* Tiles follow oneDNN's limit, which it reads when it is first asked: a test is a process. */
+Test(backend_gemm, all_of_it_in_avx2) {
+    setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 1);
+    check_edges();
+    check_chunks_and_groups();
+    check_aliasing_rows();
 }

@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 #include <math.h>
 #include <omp.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cpu_calls.h"
@@ -82,6 +83,15 @@ Test(backend_winograd, only_where_it_pays) {
         cr_expect(!strstr(result.name, "wino") == (i == 0), "call %zu: %s", i, result.name);
         result_free(&result);
     }
+    device_close(&device);
+}
+
+Test(backend_winograd, not_without_fused_operations) {
+    setenv("ONEDNN_MAX_CPU_ISA", "SSE41", 1); /* of this process, before oneDNN looks */
+    struct device *device = open_cpu(1);
+    struct result result = run(device, convolution(4, 64, 12, 1));
+    cr_expect(!strstr(result.name, "wino"), "%s", result.name);
+    result_free(&result);
     device_close(&device);
 }
 

@@ -85,6 +85,7 @@ Test(base_text, counts) {
     cr_expect_str_eq(text_count(0, "replica", text), "0 replicas");
     cr_expect_str_eq(text_count(1, "micro-batch", text), "1 micro-batch");
     cr_expect_str_eq(text_count(12, "micro-batch", text), "12 micro-batches");
+    cr_expect_str_eq(text_count(2, "class", text), "2 classes");
 }
 
 Test(base_text, durations) {

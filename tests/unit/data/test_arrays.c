@@ -87,15 +87,20 @@ static void put(const struct kind *kind, const char *name, enum dtype dtype, str
     kind->put(&(struct values){name, dtype, shape, data});
 }
 
-static enum status open_sized(const struct kind *kind, const char *keys, int64_t size,
-                              struct dataset **out) {
+static enum status open_as(const struct kind *kind, const char *keys, struct dataset_config config,
+                           struct dataset **out) {
     char *spec = mem_format("%s:%s%s%s", kind->name, folder, kind->path, keys);
     message[0] = 0;
     log_capture(message, sizeof message);
-    enum status status = dataset_open(spec, &(struct dataset_config){.image_size = size}, out);
+    enum status status = dataset_open(spec, &config, out);
     log_capture(NULL, 0);
     free(spec);
     return status;
+}
+
+static enum status open_sized(const struct kind *kind, const char *keys, int64_t size,
+                              struct dataset **out) {
+    return open_as(kind, keys, (struct dataset_config){.image_size = size}, out);
 }
 
 static struct dataset *opened(const struct kind *kind, const char *keys) {
@@ -305,6 +310,39 @@ Test(data_arrays, a_test_split_is_made) {
     }
 }
 
+/* For who uses a model: all samples where nothing divides them, and none needs a label. */
+Test(data_arrays, whole_and_unlabelled) {
+    const struct dataset_config whole = {.whole = true},
+                                unlabelled = {.whole = true, .unlabelled = true};
+    for (int k = 0; k < KINDS; k++) {
+        struct dataset *dataset = NULL;
+        float values[3];
+        put(&kinds[k], "x_train", DTYPE_F64, SHAPE(4, 3), rows);
+        cr_assert_eq(open_as(&kinds[k], "", whole, &dataset), STATUS_DATA, "%s", message);
+        cr_assert_eq(open_as(&kinds[k], "", unlabelled, &dataset), STATUS_OK, "%s", message);
+        cr_assert(strstr(message, "no labels") && strstr(message, "all 4 samples are used"), "%s",
+                  message);
+        cr_assert(dataset->undivided && dataset->count[SPLIT_TRAIN] == 4 &&
+                  dataset->count[SPLIT_TEST] == 4);
+        for (int i = 0; i < 4; i++) {
+            cr_assert_eq(label_of(dataset, SPLIT_TEST, i, values), LABEL_IGNORE);
+            cr_assert_eq(values[2], (float)rows[i][2]);
+        }
+        dataset_free(&dataset);
+        put(&kinds[k], "x_test", DTYPE_F64, SHAPE(1, 3), rows);
+        cr_assert_eq(open_as(&kinds[k], "", unlabelled, &dataset), STATUS_OK, "%s", message);
+        cr_assert(!dataset->undivided && dataset->count[SPLIT_TEST] == 1);
+        cr_assert_eq(label_of(dataset, SPLIT_TEST, 0, values), LABEL_IGNORE);
+        dataset_free(&dataset);
+        cr_assert_eq(open_as(&kinds[k], ",y=named", unlabelled, &dataset), STATUS_DATA);
+        put_rows(&kinds[k]);
+        cr_assert_eq(open_as(&kinds[k], "", unlabelled, &dataset), STATUS_OK, "%s", message);
+        cr_assert(!dataset->undivided && dataset->count[SPLIT_TEST] == 2);
+        cr_assert_eq(label_of(dataset, SPLIT_TEST, 1, values), labels[2]);
+        dataset_free(&dataset);
+    }
+}
+
 Test(data_arrays, groups_and_names) {
     for (int k = 1; k < KINDS; k++) {
         put(&kinds[k], "train/x", DTYPE_F64, SHAPE(4, 3), rows);
@@ -373,7 +411,13 @@ Test(data_arrays, shapes_that_are_no_samples) {
     expect_refused(&kinds[0], "", STATUS_DATA, "shape [0,3], expected one sample or more");
     put(&kinds[0], "y_train", DTYPE_F32, SHAPE(4), rows);
     put(&kinds[0], "x_train", DTYPE_F64, SHAPE(4, 3), rows);
-    expect_refused(&kinds[0], "", STATUS_DATA, "y_train.npy: type f4, expected whole numbers");
+    expect_refused(&kinds[0], "", STATUS_DATA,
+                   "y_train.npy: labels of type f4, expected whole numbers");
+    for (int k = 0; k < KINDS; k++) {
+        put_rows(&kinds[k]);
+        put(&kinds[k], "y_train", DTYPE_F32, SHAPE(4), rows);
+        expect_refused(&kinds[k], "", STATUS_DATA, "(regression) take a loss of your own");
+    }
 }
 
 Test(data_arrays, test_arrays_come_in_pairs) {

@@ -239,6 +239,24 @@ Test(data_folder, cinic) {
     dataset_free(&dataset);
 }
 
+Test(data_folder, whole_where_nothing_divides_it) {
+    const struct dataset_config whole = {.whole = true};
+    for (int i = 0; i < 6; i++) {
+        char *path = mem_format("%s/%d.png", i < 4 ? "cat" : "dog", i);
+        put_picture(path, "rgb8.png");
+        free(path);
+    }
+    struct dataset *dataset = open_good("", whole);
+    cr_assert(strstr(message, "all 6 pictures are used"), "%s", message);
+    cr_assert(dataset->undivided && dataset->count[SPLIT_TRAIN] == 6 &&
+              dataset->count[SPLIT_TEST] == 6);
+    for (int i = 0; i < 6; i++) cr_assert_eq(label_of(dataset, SPLIT_TEST, i), i >= 4);
+    dataset_free(&dataset);
+    dataset = open_good(",train=.,test=.", whole);
+    cr_assert(!dataset->undivided && dataset->count[SPLIT_TEST] == 6);
+    dataset_free(&dataset);
+}
+
 Test(data_folder, class_and_file_lists) {
     make_two_classes();
     put_text("classes.txt", "dog  a loyal one, dog\ncat\nemu\n");
@@ -266,6 +284,7 @@ Test(data_folder, damaged_pictures) {
     make_two_classes();
     put("train/cat/empty.jpg", "", 0);
     put_text("train/cat/text.png", "hello");
+    put_text("train/cat/web.webp", "RIFF____WEBP");
     put_text("train/dog/dir.jpg/inner.txt", "");
     put_link("train/cat/loop.png", "loop.png");
     put_link("train/dog/up", "..");
@@ -275,13 +294,14 @@ Test(data_folder, damaged_pictures) {
         "train/cat/empty.jpg: damaged picture, skipped: an empty file",
         "train/cat/loop.png: damaged picture, skipped: Too many levels of symbolic links",
         "train/cat/text.png: damaged picture, skipped: it begins with byte 68",
+        "train/cat/web.webp: damaged picture, skipped: a WebP file; JPEG and PNG are read",
         "train/dog/dir.jpg: damaged picture, skipped: a folder",
         "train/dog/up: damaged picture, skipped: a link to a folder that it is in"};
     refuse("", STATUS_DATA, "train/cat/empty.jpg: damaged picture: an empty file");
     struct dataset *dataset = open_good("", (struct dataset_config){.skip_damaged = true});
     for (size_t i = 0; i < sizeof named / sizeof named[0]; i++)
         cr_assert(strstr(message, named[i]), "%s\n%s", named[i], message);
-    cr_assert(dataset->count[SPLIT_TRAIN] == 4 && dataset->damaged == 5);
+    cr_assert(dataset->count[SPLIT_TRAIN] == 4 && dataset->damaged == 6);
     cr_assert_eq(unlink(gone), 0);
     message[0] = 0;
     cr_assert_eq(label_of(dataset, SPLIT_TRAIN, 2), LABEL_IGNORE, "a file that went away");

@@ -163,7 +163,7 @@ Test(data_folder_inputs, refused) {
     put_picture("1.png", "rgb8.png");
     expect_refused(root, words, STATUS_USAGE, "the model takes input_ids [8]");
     char *trailing = mem_format("%s/1.png,", root);
-    expect_refused(trailing, like, STATUS_DATA, "a name is empty: a comma too many?");
+    expect_refused(trailing, like, STATUS_USAGE, "a name is empty: a comma too many?");
     free(trailing);
     dataset_free(&words);
     dataset_free(&like);

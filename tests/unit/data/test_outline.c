@@ -86,9 +86,31 @@ Test(data_outline, other_data_are_told_apart) {
     cr_expect(strstr(message, "class 8 is 'eight', of the model '8'"), "%s", message);
     digits->names = NULL;
     cr_expect_eq(check(outline, digits), STATUS_OK);
+    cr_expect_str_eq(message, "");
+    digits->mean = (float[]){0.5f};
+    cr_expect_eq(check(outline, digits), STATUS_OK);
+    cr_expect(strstr(message, "normalised by mean 0.5, std 0.376, those that the model was trained "
+                              "on by mean 0.3046, std 0.376"),
+              "%s", message);
+    digits->mean = digits->std = NULL;
+    cr_expect_eq(check(outline, digits), STATUS_OK);
+    cr_expect(strstr(message, "by nothing, those"), "%s", message);
     dataset_free(&outline);
     dataset_free(&digits);
     dataset_free(&larger);
+}
+
+/* Names of folders: a broken byte is written as the sign for one, every other character as it is.
+ */
+Test(data_outline, names_hold_any_character) {
+    const char *names[10] = {"a b", "a\nb", "\t", "\"", "\\", "\x7f", "\xff", "\xc3\xa4", ",", "'"};
+    struct dataset *digits = opened("digits");
+    digits->names = names;
+    struct dataset *outline = outline_of(digits);
+    cr_expect_str_eq(outline->names[1], "a\nb");
+    cr_expect_eq(check(outline, digits), STATUS_OK, "%s", message);
+    dataset_free(&outline);
+    dataset_free(&digits);
 }
 
 Test(data_outline, rows_of_tokens_may_be_of_another_length) {
@@ -107,9 +129,13 @@ Test(data_outline, damage_is_refused) {
     struct bytes good;
     cr_assert_eq(outline_write(digits, path), STATUS_OK);
     cr_assert_eq(file_read(path, 1 << 20, &good), STATUS_OK);
-    static const char *const damages[][2] = {
-        {"\"f32\"", "\"f31\""}, {"[", "{"},          {"\"names\"", "\"games\""},
-        {"\"0\",", ""},         {"false", "\"no\""}, {"\"classes\": 10", "\"classes\": 1e9"}};
+    static const char *const damages[][2] = {{"\"f32\"", "\"f31\""},
+                                             {"[", "{"},
+                                             {"\"names\"", "\"games\""},
+                                             {"\"0\",", ""},
+                                             {"false", "\"no\""},
+                                             {"\"9\"", "9"},
+                                             {"\"classes\": 10", "\"classes\": 1e9"}};
     for (size_t d = 0; d < sizeof damages / sizeof *damages; d++) {
         char *text = mem_format("%.*s", (int)good.count, (const char *)good.data),
              *at = strstr(text, damages[d][0]);

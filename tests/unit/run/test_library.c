@@ -515,6 +515,26 @@ Test(run_library, one_run_of_several_threads, .timeout = 60) {
     stretto_close(&first.run);
 }
 
+/* A child of fork has none of the threads that a run of its parent computes on. */
+Test(run_library, a_child_of_fork_opens_its_own, .timeout = 60) {
+    struct stretto_run *run = open_mlp();
+    struct stretto_step step = {.size = sizeof step};
+    int how;
+    pid_t child = fork();
+    if (child == 0) {
+        bool refused = stretto_step(run, &step) == STRETTO_USAGE && strstr(stretto_error(), "fork");
+        stretto_close(&run);
+        struct stretto_run *own = open_mlp();
+        bool steps = stretto_step(own, &step) == 0;
+        stretto_close(&own);
+        _exit(refused && !run && steps ? 0 : 1);
+    }
+    cr_assert_eq(waitpid(child, &how, 0), child);
+    cr_expect_eq(how, 0, "the child ended with %x", (unsigned)how);
+    step_to_end(run);
+    stretto_close(&run);
+}
+
 static void take_log(void *context, int level, const char *text) {
     char *said = context;
     if (level == STRETTO_LOG_NOTE || level == STRETTO_LOG_WARNING) strncat(said, text, 500);

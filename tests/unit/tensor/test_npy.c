@@ -23,6 +23,13 @@ static struct bytes content(const char *name) {
     return bytes;
 }
 
+static size_t content_bytes(const char *name) {
+    struct bytes bytes = content(name);
+    size_t count = bytes.count;
+    bytes_free(&bytes);
+    return count;
+}
+
 static struct npy *opened(const char *name) {
     struct npy *file = NULL;
     char *path = mem_format(FOLDER "%s", name);
@@ -246,7 +253,7 @@ static void expect_damage(const char *name, size_t at, unsigned char value, size
 
 Test(tensor_npy, damage_is_named) {
     const size_t nowhere = SIZE_MAX;
-    size_t size = content("stored.npz").count, zip64 = content("zip64.npz").count;
+    size_t size = content_bytes("stored.npz"), zip64 = content_bytes("zip64.npz");
     expect_damage("v1.npy", 0, 'x', 0, "byte 0: not a NumPy array");
     expect_damage("v1.npy", 6, 4, 0, "format 4.0, expected 1.0, 2.0 or 3.0");
     expect_damage("v1.npy", nowhere, 0, 5,
