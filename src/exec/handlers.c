@@ -123,12 +123,10 @@ static enum status run_pass(struct exec *exec, const struct instr *instr, struct
 static enum status read_loss(struct exec *exec, const struct instr *instr) {
     if (!is_last_stage(exec, instr)) return STATUS_OK;
     const struct slot *slot = slot_of(exec, instr);
-    tally_add(slot->runnable, slot_index(exec, instr), &exec->batch->micro[instr->micro],
-              &exec->tally);
-    if (evaluates(exec)) { /* looked at when all rounds are done */
-        tally_add_exactly(slot->runnable, slot_index(exec, instr), exec->eval_share.loss);
-        return STATUS_OK;
-    }
+    TRY(tally_add(slot->runnable, slot_index(exec, instr), &exec->batch->micro[instr->micro],
+                  &exec->tally));
+    if (evaluates(exec)) /* looked at when all rounds are done */
+        return tally_add_exactly(slot->runnable, slot_index(exec, instr), exec->eval_share.loss);
     double loss = tally_loss(&exec->tally, slot->runnable->plan->graph->loss_count);
     if (!is_alone(exec)) return STATUS_OK; /* all ranks look at it together, at NORM */
     return isfinite(loss) ? STATUS_OK : numeric_failure(exec, "the loss", loss);

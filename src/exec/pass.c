@@ -108,6 +108,20 @@ static size_t given_bytes(const struct pass_run *run) {
     return tensor_type_bytes(&run->runnable->plan->graph->values[node_of(run)->in[0]].type);
 }
 
+/* Values lie in the memory of the device: it copies and fills them. */
+static enum status copy_bytes(const struct pass_run *run, void *to, const void *from,
+                              size_t bytes) {
+    struct device *device = run->runnable->plan->graph->device;
+    return device->backend->array_copy(device, to, from, bytes, NULL);
+}
+
+static enum status clear_value(const struct pass_run *run, int value) {
+    const struct graph *graph = run->runnable->plan->graph;
+    const struct tensor_type *type = &graph->values[value].type;
+    struct elements all = {type->dtype, address_of(run, value), shape_count(&type->shape)};
+    return graph->device->backend->array_fill(graph->device, &all, 0, NULL);
+}
+
 /* --- ranks that share statistics --- */
 
 /* All members' vectors, in member order. Long ones go in pieces through scratch, which has room for
@@ -123,8 +137,7 @@ static enum status post_piece(struct exec *exec, struct pass_run *run) {
 }
 
 static enum status begin_exchange(struct exec *exec, struct pass_run *run) {
-    if (is_absent(run->config.pass))
-        memset(address_of(run, node_of(run)->in[0]), 0, given_bytes(run));
+    if (is_absent(run->config.pass)) TRY(clear_value(run, node_of(run)->in[0]));
     run->exchanging = true;
     run->exchanged = 0;
     return post_piece(exec, run);
@@ -136,8 +149,8 @@ static enum status end_piece(struct exec *exec, struct pass_run *run) {
     char *all = address_of(run, node_of(run)->out[0]);
     int members = comm_group_count(run->config.sharers);
     for (int m = 0; bytes > COMM_EXCHANGE_BYTES && m < members; m++)
-        memcpy(all + (size_t)m * bytes + run->exchanged, exec->scratch + (size_t)m * run->piece,
-               run->piece);
+        TRY(copy_bytes(run, all + (size_t)m * bytes + run->exchanged,
+                       exec->scratch + (size_t)m * run->piece, run->piece));
     run->exchanged += run->piece;
     if (run->exchanged < bytes) return post_piece(exec, run);
     run->exchanging = false;
@@ -230,18 +243,19 @@ static enum status run_to_exchange(struct exec *exec, struct pass_run *run, int 
 }
 
 /* What an exchange does between ranks; replicas without samples give zeros. */
-static void share(struct pass_run *runs, int count) {
+static enum status share(struct pass_run *runs, int count) {
     for (int to = 0; to < count; to++) {
-        const struct graph *graph = runs[to].runnable->plan->graph;
-        char *all = address_of(&runs[to], node_of(&runs[to])->out[0]);
-        memset(all, 0, tensor_type_bytes(&graph->values[node_of(&runs[to])->out[0]].type));
+        int value = node_of(&runs[to])->out[0];
+        char *all = address_of(&runs[to], value);
+        TRY(clear_value(&runs[to], value));
         for (int from = 0; from < count; from++) {
             size_t bytes = given_bytes(&runs[from]);
-            memcpy(all + (size_t)runs[from].replica * bytes,
-                   address_of(&runs[from], node_of(&runs[from])->in[0]), bytes);
+            TRY(copy_bytes(&runs[to], all + (size_t)runs[from].replica * bytes,
+                           address_of(&runs[from], node_of(&runs[from])->in[0]), bytes));
         }
     }
     for (int i = 0; i < count; i++) runs[i].node++;
+    return STATUS_OK;
 }
 
 enum status pass_run_lockstep(struct exec *exec, struct pass_run *runs, int count) {
@@ -251,7 +265,7 @@ enum status pass_run_lockstep(struct exec *exec, struct pass_run *runs, int coun
         sharing = 0;
         for (int i = 0; i < count; i++) TRY(run_to_exchange(exec, &runs[i], &sharing));
         CHECK(sharing == 0 || sharing == count, "%d of %d replicas share", sharing, count);
-        if (sharing) share(runs, count);
+        if (sharing) TRY(share(runs, count));
     }
     return STATUS_OK;
 }
@@ -263,30 +277,38 @@ void tally_samples(const struct runnable *runnable, const struct micro_batch *sa
         tally->labels[i] += (double)samples->label_count[runnable->label_field[i]];
 }
 
-void tally_add(const struct runnable *runnable, int slot, const struct micro_batch *samples,
-               struct tally *tally) {
+static enum status read_value(const struct runnable *runnable, int slot, int value, void *out,
+                              size_t bytes) {
+    struct device *device = runnable->plan->graph->device;
+    return device->backend->copy_out(device, out, runnable->slot[slot].address[value], bytes);
+}
+
+enum status tally_add(const struct runnable *runnable, int slot, const struct micro_batch *samples,
+                      struct tally *tally) {
     const struct graph *graph = runnable->plan->graph;
     tally_samples(runnable, samples, tally);
     for (int i = 0; i < graph->loss_count; i++) {
         const struct loss *loss = &graph->losses[i];
         double sum, counts[3];
-        memcpy(&sum, runnable->slot[slot].address[loss->sum], sizeof sum);
+        TRY(read_value(runnable, slot, loss->sum, &sum, sizeof sum));
         tally->loss[i] += sum;
         if (loss->top_k == NO_VALUE) continue;
-        memcpy(counts, runnable->slot[slot].address[loss->top_k], sizeof counts);
+        TRY(read_value(runnable, slot, loss->top_k, counts, sizeof counts));
         tally->right1 += counts[0];
         tally->right5 += counts[1];
         tally->ranked += counts[2];
     }
+    return STATUS_OK;
 }
 
-void tally_add_exactly(const struct runnable *runnable, int slot, struct exact_sum *loss) {
+enum status tally_add_exactly(const struct runnable *runnable, int slot, struct exact_sum *loss) {
     const struct graph *graph = runnable->plan->graph;
     for (int i = 0; i < graph->loss_count; i++) {
         double sum;
-        memcpy(&sum, runnable->slot[slot].address[graph->losses[i].sum], sizeof sum);
+        TRY(read_value(runnable, slot, graph->losses[i].sum, &sum, sizeof sum));
         exact_add(&loss[i], sum);
     }
+    return STATUS_OK;
 }
 
 double tally_loss(const struct tally *tally, int losses) {

@@ -4,15 +4,15 @@
 
 #include "exec/state.h"
 
-/* Local. Adds the counts of a micro-batch's samples; and the losses and counts of the forward pass
- * in a slot. */
+/* Local. Adds the counts of a micro-batch's samples; and, blocking, the losses and counts of the
+ * forward pass in a slot, from the device. */
 void tally_samples(const struct runnable *runnable, const struct micro_batch *samples,
                    struct tally *tally);
-void tally_add(const struct runnable *runnable, int slot, const struct micro_batch *samples,
-               struct tally *tally);
+enum status tally_add(const struct runnable *runnable, int slot, const struct micro_batch *samples,
+                      struct tally *tally);
 double tally_loss(const struct tally *tally, int losses);
 /* Local. The losses of a forward pass of an evaluation, added exactly. */
-void tally_add_exactly(const struct runnable *runnable, int slot, struct exact_sum *loss);
+enum status tally_add_exactly(const struct runnable *runnable, int slot, struct exact_sum *loss);
 /* Local. The tallies of all ranks, added in rank order. */
 void tally_sum(const struct step_share *shares, int ranks, struct tally *sum);
 
