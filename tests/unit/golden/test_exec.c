@@ -96,6 +96,7 @@ static struct run_config run_of(const struct golden_case *gold, const struct dat
         .replicas = 1,
         .micro_batches = micro_batches,
         .batch = gold->batch,
+        .eval_batch = gold->batch,
         .optimizer = optim_find(model->optimizer),
         .optim = optim,
         .lr = {.policy = LR_CONST, .base = optim.lr, .total_steps = GOLDEN_STEPS},
