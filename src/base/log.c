@@ -1,6 +1,7 @@
 /* Messages go out in one write each, so that lines of several threads or ranks do not mix. */
 #include "base/log.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,14 +20,21 @@ static struct {
 
 static _Thread_local const struct log_sink *own;
 
+static void append_captured(const char *line, size_t length) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    size_t have = strlen(common.text);
+    snprintf(common.text + have, common.size - have, "%.*s", (int)length, line);
+    pthread_mutex_unlock(&lock);
+}
+
 static void show(const char *prefix, const char *text) {
     char line[TEXT_BYTES + 32];
     snprintf(line, sizeof line - 1, "%s%s", prefix, text);
     size_t length = strlen(line);
     if (line[length - 1] != '\n') line[length++] = '\n';
     if (common.text) {
-        size_t have = strlen(common.text);
-        snprintf(common.text + have, common.size - have, "%.*s", (int)length, line);
+        append_captured(line, length);
         return;
     }
     if (common.before) common.before();

@@ -41,7 +41,7 @@ const struct log_sink *log_used(void);
 
 /* Local. Sends every later message that has no sink into `text` (cut at `size`, always terminated)
  * instead of standard error; NULL goes back. For tests, fuzzers and forked processes that
- * nobody listens to; not thread safe. The caller keeps
+ * nobody listens to. Threads may log meanwhile, but not during this call. The caller keeps
  * `text` alive. */
 void log_capture(char *text, size_t size);
 

@@ -2,14 +2,15 @@
  * definition; it then prints a hash of all results, which must not depend on the communicator. For
  * communicators that need a launcher of their own (mpirun).
  *
- *     wire-probe COMMUNICATOR BOARD [differ|die|late|leave|vanish]
+ *     wire-probe COMMUNICATOR BOARD [differ|die|silent|late|leave|vanish]
  *
  * Rank and size come from WIRE_RANK and WIRE_SIZE, or from Open MPI's or MPICH's variables. BOARD
  * is a file all ranks map: it serves as the control plane. With `differ` the last rank asks for
  * another sum than the others; with `die` it kills itself in the middle and the status table says
- * so, as a launcher would; with `late` it comes to its end long after the others; with `leave` the
- * shared memory says that it is lost while the others, in peace, wait for it at the close; with
- * `vanish` it kills itself after the close. Ranks 2i and 2i+1 name the same host. */
+ * so, as a launcher would; with `silent` it lives on there and says no more; with `late` it comes
+ * to its end long after the others; with `leave` the shared memory says that it is lost while the
+ * others, in peace, wait for it at the close; with `vanish` it kills itself after the close. Ranks
+ * 2i and 2i+1 name the same host. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -98,7 +99,7 @@ static enum status circle(struct comm *comm, struct comm_channel *out, struct co
     return STATUS_OK;
 }
 
-/* Never comes to the close; says whether the others have got through it all the same. */
+/* Says no more to the others, and whether they have closed all the same. */
 static void leave(struct trial_shared *shared, int size) {
     sleep(1);
     atomic_store(&shared->lost, size - 1);
@@ -131,6 +132,7 @@ static enum status talk(struct comm *comm, struct trial_shared *shared, const ch
             atomic_store(&shared->lost, rank);
             raise(SIGKILL);
         }
+        if (strcmp(what, "silent") == 0 && odd) leave(shared, size);
     }
     TRY(comm_agree(comm_world(comm), STATUS_OK));
     if (strcmp(what, "late") == 0 && odd) sleep(2);
@@ -142,7 +144,7 @@ static enum status talk(struct comm *comm, struct trial_shared *shared, const ch
 int main(int argc, char **argv) {
     static const char *const ranks[] = {"WIRE_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
     static const char *const sizes[] = {"WIRE_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
-    CHECK(argc >= 3, "wire-probe COMMUNICATOR BOARD [differ|die|late|leave|vanish]");
+    CHECK(argc >= 3, "wire-probe COMMUNICATOR BOARD [differ|die|silent|late|leave|vanish]");
     struct trial_shared *shared = map_shared(argv[2]);
     struct comm_link link = trial_link(shared);
     struct comm *comm = NULL;
