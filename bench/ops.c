@@ -209,6 +209,27 @@ static void print_group(const struct bench *bench, const struct group *g) {
     printf("\n");
 }
 
+/* FLOP/ns of all linear layers and their gradients, within the step. */
+static double linear_rate(const struct group *groups, int count) {
+    double flops = 0, ns = 0;
+    for (int i = 0; i < count; i++)
+        if (strncmp(groups[i].op, "linear", 6) == 0)
+            flops += groups[i].count * groups[i].flops, ns += groups[i].best_ns;
+    return ns > 0 ? flops / ns : 0;
+}
+
+static void print_attention(const struct group *groups, int count) {
+    double linear = linear_rate(groups, count), rate[2] = {0};
+    for (int i = 0; i < count; i++)
+        for (int backward = 0; backward < 2; backward++)
+            if (strcmp(groups[i].op, backward ? "attention_bwd" : "attention") == 0)
+                rate[backward] = groups[i].flops * groups[i].count / groups[i].best_ns;
+    if (linear > 0 && rate[0] > 0)
+        printf("attention at %.2f (forward) and %.2f (backward) of the %.1f GFLOP/s of the step's "
+               "linear layers\n",
+               rate[0] / linear, rate[1] / linear, linear);
+}
+
 static void report(struct bench *bench, const char *model) {
     struct group *groups = MEM_ARRAY(struct group, bench->graph->node_count);
     int count = collect(bench, groups);
@@ -228,6 +249,7 @@ static void report(struct bench *bench, const char *model) {
         params +=
             (double)tensor_type_bytes(&bench->graph->values[bench->graph->params[i].value].type);
     double pass = params / bench->copy_rate * 1e-6;
+    print_attention(groups, count);
     printf("floor %.3f ms, and %.3f for one pass of AdamW (%.3f of SGD); reached without it: %.3f "
            "of the floor\n\n",
            least * 1e-6, ADAMW_PASSES * pass, SGD_PASSES * pass, least / best);

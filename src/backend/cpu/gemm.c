@@ -36,6 +36,10 @@ struct split {
     int64_t row_parts, column_parts;
 };
 
+/* Columns of a piece at most: what is packed of them would be as large as b, which is 150 MiB where
+ * words are told. */
+enum { MOST_COLUMNS = 3072 };
+
 /* Each thread has some pieces, so that a fast one can take from a slow one. PACK: tiles that take
  * as long as packing a panel. */
 enum { FEWEST = 2, MOST = 8, MOST_ROW_PARTS = 8, PACK = 2 };
@@ -50,12 +54,14 @@ static int64_t cost_of(const struct split *split, int threads) {
 
 /* The cheapest grid; of equal ones that with the fewest parts of the rows. */
 static struct split split_of(const struct gemm *gemm, const struct gemm_isa *isa, int threads) {
-    struct split best = {parts(gemm->rows, isa->rows), parts(gemm->columns, isa->columns), 1, 1};
+    struct split best = {parts(gemm->rows, isa->rows), parts(gemm->columns, isa->columns), 1,
+                         parts(gemm->columns, MOST_COLUMNS)};
     if (threads == 1) return best;
     int64_t least_cost = cost_of(&best, threads);
     for (int64_t rows = 1; rows <= MOST_ROW_PARTS && rows <= best.tiles; rows++) {
-        int64_t wide = best.panels * rows / (MOST * threads),
-                widest = best.panels * rows / (FEWEST * threads);
+        int64_t most = MOST_COLUMNS / isa->columns,
+                wide = least(best.panels * rows / (MOST * threads), most),
+                widest = least(best.panels * rows / (FEWEST * threads), most);
         for (wide = wide > 1 ? wide : 1; wide <= widest; wide += 1 + wide / MOST) {
             struct split split = {best.tiles, best.panels, rows, parts(best.panels, wide)};
             int64_t cost = cost_of(&split, threads);

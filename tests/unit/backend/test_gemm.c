@@ -131,3 +131,19 @@ Test(backend_gemm, all_of_it_in_avx2) {
     check_chunks_and_groups();
     check_aliasing_rows();
 }
+
+/* Of the words of a language there are tens of thousands: what is packed of them stays small. */
+Test(backend_gemm, packs_a_part_of_many_columns) {
+    struct gemm gemm = {.rows = 1024,
+                        .columns = 50257,
+                        .depth = 768,
+                        .a_row = 768,
+                        .a_step = 1,
+                        .b_step = 1,
+                        .b_column = 768};
+    for (int threads = 1; threads <= 16; threads *= 2) {
+        size_t bytes = gemm_scratch_bytes(&gemm, threads);
+        cr_expect_leq(bytes, (size_t)threads * 3072 * 768 * sizeof(float) + 4096 * threads,
+                      "%d: %zu", threads, bytes);
+    }
+}
