@@ -209,25 +209,26 @@ static void print_group(const struct bench *bench, const struct group *g) {
     printf("\n");
 }
 
-/* FLOP/ns of all linear layers and their gradients, within the step. */
-static double linear_rate(const struct group *groups, int count) {
+/* FLOP/ns, within the step, of all operations with such a name. */
+static double rate_of(const struct group *groups, int count, const char *const names[3]) {
     double flops = 0, ns = 0;
     for (int i = 0; i < count; i++)
-        if (strncmp(groups[i].op, "linear", 6) == 0)
-            flops += groups[i].count * groups[i].flops, ns += groups[i].best_ns;
+        for (int n = 0; n < 3 && names[n]; n++)
+            if (strcmp(groups[i].op, names[n]) == 0)
+                flops += groups[i].count * groups[i].flops, ns += groups[i].best_ns;
     return ns > 0 ? flops / ns : 0;
 }
 
 static void print_attention(const struct group *groups, int count) {
-    double linear = linear_rate(groups, count), rate[2] = {0};
-    for (int i = 0; i < count; i++)
-        for (int backward = 0; backward < 2; backward++)
-            if (strcmp(groups[i].op, backward ? "attention_bwd" : "attention") == 0)
-                rate[backward] = groups[i].flops * groups[i].count / groups[i].best_ns;
-    if (linear > 0 && rate[0] > 0)
-        printf("attention at %.2f (forward) and %.2f (backward) of the %.1f GFLOP/s of the step's "
-               "linear layers\n",
-               rate[0] / linear, rate[1] / linear, linear);
+    static const char *const linear[] = {"linear", "linear_bwd_data", "linear_bwd_weight"},
+                             *const forward[3] = {"attention"},
+                             *const backward[3] = {"attention_bwd"};
+    double rate = rate_of(groups, count, linear);
+    if (rate <= 0 || rate_of(groups, count, forward) <= 0) return;
+    printf(
+        "attention at %.2f (forward) and %.2f (backward) of the %.1f GFLOP/s of the step's linear "
+        "layers\n",
+        rate_of(groups, count, forward) / rate, rate_of(groups, count, backward) / rate, rate);
 }
 
 static void report(struct bench *bench, const char *model) {

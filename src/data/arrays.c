@@ -305,21 +305,23 @@ static void warn_of_labels_from_1(const struct array *y, const int32_t *label) {
     log_warning("%s: no sample has label 0; classes are numbered from 0", y->label);
 }
 
-/* The classes are what the key says, or those up to the largest label of the training split; the
- * test split must keep to them. */
+/* The classes are what the key says, or those up to the largest label of the training split, to
+ * which the test split must keep; of the test split where the other has none. */
 static enum status set_labels(const struct array array[ARRAY_ROLES], const struct array_spec *spec,
                               struct arrays *state) {
     const struct array *y = &array[ARRAY_Y], *test = &array[ARRAY_TEST_Y];
     int32_t **label = &state->split[SPLIT_TRAIN].label, **tested = &state->split[SPLIT_TEST].label;
-    int64_t most = 0, ignored = 0;
+    int64_t most = 0, ignored = 0, limit = spec->classes ? spec->classes : CLASSES_MOST;
     if (y->label) {
-        TRY(read_labels(y, spec->classes ? spec->classes : CLASSES_MOST, &most, label));
+        TRY(read_labels(y, limit, &most, label));
         warn_of_labels_from_1(y, *label);
+        if (!spec->classes) limit = most + 1;
     } else {
         *label = no_labels(array[ARRAY_X].shape.dim[0]);
     }
+    if (test->label) TRY(read_labels(test, limit, y->label ? &ignored : &most, tested));
     state->classes = spec->classes ? spec->classes : most + 1;
-    if (test->label) return read_labels(test, state->classes, &ignored, tested);
+    if (test->label) return STATUS_OK;
     if (array[ARRAY_TEST_X].label) *tested = no_labels(array[ARRAY_TEST_X].shape.dim[0]);
     return STATUS_OK;
 }

@@ -164,6 +164,7 @@ static void describe(struct folder_state *state, struct dataset *out) {
                       (sizeof(struct folder_file) + sizeof(struct folder_sample));
     }
     out->undivided = state->undivided;
+    if (state->undivided) out->bytes += out->count[SPLIT_TEST] * sizeof(struct folder_sample);
     out->scratch_bytes = folder_room_bytes(&state->room);
     out->content_hash = content_hash(state);
     out->state = state;

@@ -242,24 +242,30 @@ static enum status check_name(const struct dataset *outline, const struct datase
     return status;
 }
 
-/* "mean 0.49:0.48:0.45, std 0.2:0.2:0.2", as keys of arrays take them; or "nothing". */
+/* "mean 0.49:0.48:0.45, std 0.2:0.2:0.2", as keys of arrays take them. */
 static char *normalisation_text(const struct dataset *dataset) {
     char *text = NULL;
     size_t bytes;
     FILE *out = open_memstream(&text, &bytes);
+    CHECK(out, "no memory for a text");
     const float *const numbers[] = {dataset->mean, dataset->std};
     for (int n = 0; n < 2; n++) {
-        if (numbers[n]) fputs(n ? ", std " : "mean ", out);
-        for (int64_t c = 0; numbers[n] && c < channels_of(dataset); c++)
+        fputs(n ? ", std " : "mean ", out);
+        for (int64_t c = 0; c < channels_of(dataset); c++)
             fprintf(out, "%s%.4g", c ? ":" : "", (double)numbers[n][c]);
     }
-    if (!dataset->mean && !dataset->std) fputs("nothing", out);
     fclose(out);
     return text;
 }
 
-/* Other pixels than the model knows are no mistake that it can show: its answers are only worse. */
+static bool has_normalisation(const struct dataset *dataset) {
+    return dataset->mean && dataset->std;
+}
+
+/* Other pixels than the model knows are no mistake that it can show: its answers are only worse.
+ * Of arrays of reals nobody knows what was done to them. */
 static void compare_normalisation(const struct dataset *outline, const struct dataset *data) {
+    if (!has_normalisation(outline) || !has_normalisation(data)) return;
     char *trained = normalisation_text(outline), *now = normalisation_text(data);
     if (strcmp(trained, now) != 0)
         log_warning("%s: images are normalised by %s, those that the model was trained on by %s\n"

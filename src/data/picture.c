@@ -52,9 +52,11 @@ static const char *other_format(const unsigned char *data, size_t count) {
     static const struct {
         const char *magic, *name;
         size_t bytes;
-    } formats[] = {{"RIFF", "WebP", 4},  {"GIF8", "GIF", 4},          {"BM", "BMP", 2},
-                   {"II*\0", "TIFF", 4}, {"MM\0*", "TIFF", 4},        {"P5", "PGM", 2},
-                   {"P6", "PPM", 2},     {"\0\0\0\f", "JPEG 2000", 4}};
+    } formats[] = {{"GIF8", "GIF", 4},          {"BM", "BMP", 2}, {"II*\0", "TIFF", 4},
+                   {"MM\0*", "TIFF", 4},        {"P5", "PGM", 2}, {"P6", "PPM", 2},
+                   {"\0\0\0\f", "JPEG 2000", 4}};
+    if (count >= 12 && memcmp(data, "RIFF", 4) == 0 && memcmp(data + 8, "WEBP", 4) == 0)
+        return "WebP";
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         if (count > formats[i].bytes && memcmp(data, formats[i].magic, formats[i].bytes) == 0)
             return formats[i].name;

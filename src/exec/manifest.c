@@ -211,13 +211,15 @@ static const char *fact_value(const struct manifest *manifest, const char *key) 
     for (int i = 0; i < manifest->fact_count; i++) {
         if (strcmp(manifest->facts[i].key, key) == 0) return manifest->facts[i].value;
     }
-    return "(nothing)";
+    return NULL;
 }
 
 enum status manifest_compare(const struct manifest *manifest, const struct checkpoint_fact *facts,
                              int fact_count, const char *where) {
     for (int i = 0; i < fact_count; i++) {
         const char *then = fact_value(manifest, facts[i].key), *now = facts[i].value;
+        if (!then && facts[i].kind != FACT_FIXED) continue; /* older than this fact */
+        if (!then) then = "(nothing)";
         if (strcmp(then, now) == 0) continue;
         if (facts[i].kind == FACT_FIXED)
             return fail(STATUS_USAGE,

@@ -170,7 +170,7 @@ static void converted_text(const struct loading *loading, char *text, size_t roo
 
 /* Where names are the model's and shapes are not, it is of another size: one tensor shows it. */
 static enum status nothing_fits(const struct loading *loading) {
-    char first[320] = "";
+    char first[512] = "";
     const char *misfits = loading->misfits.text;
     if (loading->misfits.count)
         snprintf(first, sizeof first,

@@ -17,6 +17,7 @@
 #include "job/events.h"
 #include "job/job.h"
 #include "job/probe.h"
+#include "plan/resolve.h"
 #include "plan/staging.h"
 
 /* Of a rank that is one of several processes: ZeroMQ, its cryptography, the threads of the control
@@ -198,6 +199,7 @@ static int64_t micro_batches_that_fit(const struct job *job, size_t limit, size_
         struct job other = *job;
         struct run_config config = job->plan->config;
         config.micro_batches = (int)count;
+        config.eval_batch = resolve_eval_batch(&job->options, &config);
         config.dry = true;
         config.memory_limit = 0; /* refusals are said by the caller */
         other.position = NULL;

@@ -326,14 +326,16 @@ static enum status open_pipe(int *mine, int *theirs) {
     return STATUS_OK;
 }
 
-static enum status open_answer(const struct output *output, int *theirs) {
+/* Where standard output is closed, a write to it is to fail as it does without a launcher. */
+static enum status open_answer(const struct output *output, int *mine, int *theirs) {
     *theirs = fcntl(output->config.out, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    if (*theirs < 0 && errno == EBADF) return open_pipe(mine, theirs);
     return *theirs < 0 ? child_fail_limit("standard output of rank 0", errno) : STATUS_OK;
 }
 
 static enum status open_out(struct output *output, int index, int *mine, int *theirs) {
     bool display = is_display(output, index, OUT);
-    if (display && output->config.answers) return open_answer(output, theirs);
+    if (display && output->config.answers) return open_answer(output, mine, theirs);
     if (display && output->terminal) output->terminal = open_terminal(output, mine, theirs);
     return *mine < 0 ? open_pipe(mine, theirs) : STATUS_OK;
 }

@@ -289,12 +289,10 @@ static enum status resolve_slices(struct resolve *resolve) {
  * the same however many pipelines share them: so are the bits of its results. */
 enum { EVAL_BATCH = 64 };
 
-static void resolve_evaluation(struct resolve *resolve) {
-    const struct options *options = resolve->options;
-    struct run_config *config = resolve->config;
+int64_t resolve_eval_batch(const struct options *options, const struct run_config *config) {
+    if (option_is_set(options, OPTION_eval_batch)) return options->eval_batch;
     int64_t micro = config->batch / config->replicas / config->micro_batches;
-    config->eval_batch = micro > EVAL_BATCH ? micro : EVAL_BATCH;
-    if (option_is_set(options, OPTION_eval_batch)) config->eval_batch = options->eval_batch;
+    return micro > EVAL_BATCH ? micro : EVAL_BATCH;
 }
 
 static enum status resolve_batch(struct resolve *resolve) {
@@ -305,7 +303,7 @@ static enum status resolve_batch(struct resolve *resolve) {
     config->batch = options->batch;
     config->replicas = config->grid.replicas;
     config->micro_batches = (int)(dealt ? options->deal.micro_batches : options->micro_batches);
-    resolve_evaluation(resolve);
+    resolve->config->eval_batch = resolve_eval_batch(resolve->options, resolve->config);
     config->balance = balance_find(options->balance);
     if (option_is_given(options, OPTION_cut)) {
         config->cut = (const char *const *)options->cut.item;

@@ -38,6 +38,9 @@ enum status resolve_grid(const struct options *options, const struct run_config 
  * --comm, and what `auto` means. */
 const char *resolve_comm(const struct options *options, bool spread);
 
+/* Local. Samples that an evaluation runs at a time, where replicas and micro-batches are known. */
+int64_t resolve_eval_batch(const struct options *options, const struct run_config *config);
+
 /* Local. A period in steps; 0 for never. */
 int64_t resolve_period(const struct run_config *config, struct option_period period);
 

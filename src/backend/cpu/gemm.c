@@ -57,6 +57,11 @@ static struct split split_of(const struct gemm *gemm, const struct gemm_isa *isa
     struct split best = {parts(gemm->rows, isa->rows), parts(gemm->columns, isa->columns), 1,
                          parts(gemm->columns, MOST_COLUMNS)};
     if (threads == 1) return best;
+    /* Few panels for so many threads: as many parts of the rows as it takes. */
+    struct split narrow = best;
+    narrow.row_parts = least(best.tiles, parts(MOST / 2 * threads, best.panels));
+    narrow.column_parts = best.panels;
+    if (cost_of(&narrow, threads) < cost_of(&best, threads)) best = narrow;
     int64_t least_cost = cost_of(&best, threads);
     for (int64_t rows = 1; rows <= MOST_ROW_PARTS && rows <= best.tiles; rows++) {
         int64_t most = MOST_COLUMNS / isa->columns,
@@ -313,6 +318,11 @@ static void run_piece(const void *of, int64_t piece, int thread) {
         .panels = own + tiles_floats(gemm),
         .packed = *packed == column && work->chunk >= gemm->depth});
     *packed = column;
+}
+
+int64_t gemm_pieces(const struct gemm *gemm, int threads) {
+    struct split split = split_of(gemm, gemm_isa(), threads);
+    return split.row_parts * split.column_parts;
 }
 
 void gemm_run(const struct gemm *gemm, int threads, void *scratch) {

@@ -58,6 +58,8 @@ struct gemm {
 
 /* Local. Scratch that gemm_run needs for a product of these sizes. */
 size_t gemm_scratch_bytes(const struct gemm *gemm, int threads);
+/* Local. Into how many pieces gemm_run cuts it. */
+int64_t gemm_pieces(const struct gemm *gemm, int threads);
 /* Local, on a team of `threads`. */
 void gemm_run(const struct gemm *gemm, int threads, void *scratch);
 

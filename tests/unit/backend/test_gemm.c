@@ -147,3 +147,20 @@ Test(backend_gemm, packs_a_part_of_many_columns) {
                       "%d: %zu", threads, bytes);
     }
 }
+
+/* Also where there are fewer panels of columns than threads. */
+Test(backend_gemm, has_work_for_every_thread) {
+    static const int64_t columns[] = {32, 64, 192, 768, 3072, 50257};
+    for (int threads = 2; threads <= 256; threads *= 2)
+        for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+            struct gemm gemm = {.rows = 4160,
+                                .columns = columns[i],
+                                .depth = 192,
+                                .a_row = 192,
+                                .a_step = 1,
+                                .b_step = 1,
+                                .b_column = 192};
+            cr_expect_geq(gemm_pieces(&gemm, threads), threads, "%lld columns, %d threads",
+                          (long long)columns[i], threads);
+        }
+}

@@ -17,8 +17,11 @@ struct count {
 
 static void count_piece(const void *work, int64_t piece, int thread) {
     const struct count *count = work;
-    if (thread < 0 || thread >= count->threads || atomic_fetch_add(&count->busy[thread], 1) != 0)
+    if (thread < 0 || thread >= count->threads) {
         atomic_fetch_add(count->wrong, 1);
+        return;
+    }
+    if (atomic_fetch_add(&count->busy[thread], 1) != 0) atomic_fetch_add(count->wrong, 1);
     atomic_fetch_add(&count->done[piece], 1);
     atomic_fetch_sub(&count->busy[thread], 1);
 }

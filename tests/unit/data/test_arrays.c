@@ -334,6 +334,10 @@ Test(data_arrays, whole_and_unlabelled) {
         cr_assert(!dataset->undivided && dataset->count[SPLIT_TEST] == 1);
         cr_assert_eq(label_of(dataset, SPLIT_TEST, 0, values), LABEL_IGNORE);
         dataset_free(&dataset);
+        put(&kinds[k], "y_test", DTYPE_I64, SHAPE(1), (int64_t[]){2});
+        cr_assert_eq(open_as(&kinds[k], "", unlabelled, &dataset), STATUS_OK, "%s", message);
+        cr_assert(dataset->classes == 3 && label_of(dataset, SPLIT_TEST, 0, values) == 2);
+        dataset_free(&dataset);
         cr_assert_eq(open_as(&kinds[k], ",y=named", unlabelled, &dataset), STATUS_DATA);
         put_rows(&kinds[k]);
         cr_assert_eq(open_as(&kinds[k], "", unlabelled, &dataset), STATUS_OK, "%s", message);

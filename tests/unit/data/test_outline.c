@@ -94,7 +94,7 @@ Test(data_outline, other_data_are_told_apart) {
               "%s", message);
     digits->mean = digits->std = NULL;
     cr_expect_eq(check(outline, digits), STATUS_OK);
-    cr_expect(strstr(message, "by nothing, those"), "%s", message);
+    cr_expect_str_eq(message, ""); /* reals: nobody knows */
     dataset_free(&outline);
     dataset_free(&digits);
     dataset_free(&larger);

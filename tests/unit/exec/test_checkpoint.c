@@ -391,6 +391,12 @@ Test(exec_checkpoint, a_manifest_reads_back) {
     }
     cr_assert_eq(again.fact_count, 2);
     cr_expect_eq(manifest_compare(&again, facts, 2, "here"), STATUS_OK);
+    struct checkpoint_fact later = {"later", "1", FACT_TOLD}, fixed = {"later", "1", FACT_FIXED};
+    log_capture(said, sizeof said);
+    cr_expect_eq(manifest_compare(&again, &later, 1, "here"), STATUS_OK);
+    cr_expect_str_eq(said, "", "a fact that the checkpoint is older than was told");
+    cr_expect_eq(manifest_compare(&again, &fixed, 1, "here"), STATUS_USAGE);
+    log_capture(NULL, 0);
     manifest_free(&again);
     static const char *const outside[] = {"../model.safetensors", "a/model.safetensors", "..", ""};
     for (int i = 0; i < 4; i++) {
