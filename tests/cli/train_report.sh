@@ -29,8 +29,9 @@ for rank in range(2):
 assert len(measured["arrows"]) == 4 * 3 * 2, measured["arrows"]
 assert "From its first instruction to its last the step took" in page and "median, from step to step" in page and "Nothing was learned" not in page
 assert "Critical path of the prediction" in page
-assert "idle: waiting for other ranks" in page  # the bubble is in it
 summary = json.load(open("run/summary.json"))
+# The bubble is in it, unless rank 0 was so late each time that all had come.
+assert ("idle: waiting for other ranks" in page) == (summary["time_ms"]["idle"] > 0), summary["time_ms"]
 forecast, peaks, out = summary["predicted_step_ms"], summary["peak_bytes"], open("out").read()
 assert forecast["low"] < forecast["p50"] < forecast["high"], forecast
 # One forecast, whoever tells it.
