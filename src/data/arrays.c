@@ -319,10 +319,11 @@ static enum status set_labels(const struct array array[ARRAY_ROLES], const struc
     } else {
         *label = no_labels(array[ARRAY_X].shape.dim[0]);
     }
-    if (test->label) TRY(read_labels(test, limit, y->label ? &ignored : &most, tested));
+    if (test->label)
+        TRY(read_labels(test, limit, y->label ? &ignored : &most, tested));
+    else if (array[ARRAY_TEST_X].label)
+        *tested = no_labels(array[ARRAY_TEST_X].shape.dim[0]);
     state->classes = spec->classes ? spec->classes : most + 1;
-    if (test->label) return STATUS_OK;
-    if (array[ARRAY_TEST_X].label) *tested = no_labels(array[ARRAY_TEST_X].shape.dim[0]);
     return STATUS_OK;
 }
 

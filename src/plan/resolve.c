@@ -303,7 +303,7 @@ static enum status resolve_batch(struct resolve *resolve) {
     config->batch = options->batch;
     config->replicas = config->grid.replicas;
     config->micro_batches = (int)(dealt ? options->deal.micro_batches : options->micro_batches);
-    resolve->config->eval_batch = resolve_eval_batch(resolve->options, resolve->config);
+    config->eval_batch = resolve_eval_batch(options, config);
     config->balance = balance_find(options->balance);
     if (option_is_given(options, OPTION_cut)) {
         config->cut = (const char *const *)options->cut.item;
