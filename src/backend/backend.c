@@ -30,6 +30,13 @@ const struct backend *backend_find(const char *name) {
     return NULL;
 }
 
+const char *backend_tried_isa(void) {
+    const char *tried = NULL;
+    for (int i = 0; all[i] && !tried; i++)
+        if (all[i]->tried_isa) tried = all[i]->tried_isa();
+    return tried;
+}
+
 static enum status fail_unknown(const char *name) {
     char known[256] = "";
     for (int i = 0, used = 0; all[i] && used < (int)sizeof known; i++)

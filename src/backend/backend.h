@@ -71,6 +71,9 @@ struct backend {
     /* Local. The instruction set of the kernels of device `index`: "avx2". The device is not
      * opened for it: who looks up times before there is a plan may still fork. */
     void (*isa)(int index, char *text, size_t bytes);
+    /* Local. The instruction set that was tried here, for processes that this one starts: see
+     * backend_tried_isa. NULL, or none yet: nothing to try. */
+    const char *(*tried_isa)(void);
 
     /* Local. Are activations of this type computed here? STATUS_USAGE says why not. */
     enum status (*takes)(struct device *device, enum dtype dtype);
@@ -141,6 +144,11 @@ struct backend {
  * terminated. */
 const struct backend *backend_find(const char *name);
 const struct backend *const *backend_all(void);
+
+/* Local. Which instruction set this process has tried and found to work; NULL when it has not. A
+ * process started on the same machine with that text in the variable need not try again. */
+const char *backend_tried_isa(void);
+#define BACKEND_TRIED_ISA "STRETTO_TRIED_ISA"
 
 /* Local. Thin wrappers: check, then dispatch. device_close and kernel_free accept NULL and clear
  * the pointer. */

@@ -1,10 +1,12 @@
 /* Allocation, regions, arenas, and what the kernel says about our size. */
 #include "base/mem.h"
 
+#include <fcntl.h>
 #include <malloc.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,6 +157,10 @@ struct mem_parts mem_resident_parts(void) {
     return (struct mem_parts){.own_bytes = all > file ? all - file : 0, .file_bytes = file};
 }
 
+size_t mem_shared_bytes(void) {
+    return proc_status_kib("RssShmem:") * 1024;
+}
+
 size_t mem_peak_bytes(void) {
     return proc_status_kib("VmHWM:") * 1024;
 }
@@ -170,20 +176,23 @@ void mem_reset_peak(void) {
     fclose(file);
 }
 
-/* Every mapping is a line "begin-end ..." and lines "Key: n kB" below it. */
+/* Asks the page table for just these pages: 8 bytes a page, the top bit says that it is there. The
+ * text of /proc/self/smaps would be formatted for every mapping of the process each time. */
 size_t mem_resident_in(const void *base, size_t bytes) {
-    FILE *file = fopen("/proc/self/smaps", "r");
-    if (!file) return 0;
-    char line[512];
-    size_t sum = 0, kib;
-    unsigned long begin, end, from = (unsigned long)(uintptr_t)base, to = from + bytes;
-    bool inside = false;
-    while (fgets(line, sizeof line, file)) {
-        if (sscanf(line, "%lx-%lx ", &begin, &end) == 2)
-            inside = begin >= from && end <= to;
-        else if (inside && sscanf(line, "Rss: %zu kB", &kib) == 1)
-            sum += kib * 1024;
+    int file = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    if (file < 0) return 0;
+    enum { ENTRIES = 1024 };
+    uint64_t entry[ENTRIES];
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), count = 0;
+    size_t at = (uintptr_t)base / page, end = ((uintptr_t)base + bytes + page - 1) / page;
+    while (at < end) {
+        size_t want = end - at < ENTRIES ? end - at : ENTRIES;
+        ssize_t got = pread(file, entry, want * sizeof *entry, (off_t)(at * sizeof *entry));
+        size_t pages = got > 0 ? (size_t)got / sizeof *entry : 0;
+        if (!pages) break;
+        for (size_t i = 0; i < pages; i++) count += entry[i] >> 63;
+        at += pages;
     }
-    fclose(file);
-    return sum;
+    close(file);
+    return count * page;
 }

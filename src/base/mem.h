@@ -60,8 +60,10 @@ struct mem_parts mem_resident_parts(void);
 size_t mem_peak_bytes(void);
 size_t mem_mapped_bytes(void);
 void mem_reset_peak(void);
-/* Local, reads a file. How much of whole mappings inside [base, base + bytes) is resident in this
- * process; 0 when unknown. */
+/* Local, reads a file. Shared memory that is resident in this process; 0 when unknown. */
+size_t mem_shared_bytes(void);
+/* Local, reads a file. How much of the pages of [base, base + bytes) is resident in this process; 0
+ * when unknown. */
 size_t mem_resident_in(const void *base, size_t bytes);
 
 #endif

@@ -25,14 +25,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/file.h"
 #include "base/status.h"
 
 /* What a communicator needs of the control plane: an exchange of small texts to find one another,
  * and news. */
 struct comm_link {
     void *context;
-    /* Blocking. Publishes a value under a key; waits for the value of a key (the caller frees it).
-     * Keys are of the job. */
+    /* Blocking. Publishes a value of at most COMM_LINK_VALUE_BYTES under a key; waits for the value
+     * of a key (the caller frees it). Keys are of the job. */
     enum status (*put)(void *context, const char *key, const void *value, size_t bytes);
     enum status (*get)(void *context, const char *key, void **value, size_t *bytes);
     /* Any time, cheap. A rank known to be lost, -1: none, another negative: the link itself. */
@@ -41,6 +42,16 @@ struct comm_link {
      * (clock_ns). */
     void (*waiting)(void *context, int rank, const char *what, int64_t since_ns);
 };
+
+enum { COMM_LINK_VALUE_BYTES = 1 << 20 };
+
+/* Collective over the ranks that name the same key, blocking. Rank `index` of `count` gives a value
+ * and gets those of all: out[count], which the caller frees with comm_share_free, also after a
+ * failure. The first collects them and publishes them together: the messages are linear in the
+ * ranks. */
+enum status comm_share(const struct comm_link *link, const char *key, int index, int count,
+                       const struct bytes *own, struct bytes *out);
+void comm_share_free(struct bytes *values, int count);
 
 struct comm_config {
     int rank, size;

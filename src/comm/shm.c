@@ -43,6 +43,7 @@ enum status shm_team_new(int size, const struct comm_sizes *sizes, struct shm_te
     atomic_init(&team->users, size);
     atomic_init(&team->aborted, -1);
     team->size = size;
+    team->shared_before = mem_shared_bytes();
     team->sizes = MEM_ARRAY(struct comm_sizes, size);
     for (int rank = 0; rank < size; rank++) team->sizes[rank] = *sizes;
     *out = team;
@@ -58,11 +59,12 @@ void shm_team_leave(struct shm_team *team) {
 }
 
 size_t shm_team_foreign(const struct shm_team *team, const char *own) {
-    size_t sum = 0;
-    for (int rank = 0; rank < team->size && !team->threads; rank++)
-        if (team->area[rank]->heap != own)
-            sum += mem_resident_in(team->area[rank], shm_area_bytes(team, rank));
-    return sum;
+    size_t mine = team->shared_before, all = mem_shared_bytes();
+    if (team->threads) return 0;
+    for (int rank = 0; rank < team->size; rank++)
+        if (team->area[rank]->heap == own)
+            mine += mem_resident_in(team->area[rank], shm_area_bytes(team, rank));
+    return all > mine ? all - mine : 0;
 }
 
 struct comm *shm_handle_new(struct shm_team *team, int rank) {

@@ -48,6 +48,7 @@ struct shm_team {
     _Atomic int users, aborted;
     int size;
     bool threads;             /* all ranks are of this process */
+    size_t shared_before;     /* shared memory resident in this process before the areas */
     struct comm_sizes *sizes; /* of each rank */
     struct shm_area *area[];
 };

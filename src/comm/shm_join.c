@@ -55,22 +55,6 @@ struct join {
 
 /* --- cards --------------------------------------------------------------------------------- */
 
-static void card_key(const struct join *join, int rank, char key[64]) {
-    snprintf(key, 64, "comm/shm/%d/%d", join->config->epoch, rank);
-}
-
-static enum status card_publish(const struct join *join) {
-    const struct comm_link *link = join->config->link;
-    char key[64];
-    card_key(join, join->config->rank, key);
-    char *text = mem_format("%zu %zu %llu %016llx %s %s", join->mine.sizes.heap,
-                            join->mine.sizes.channels, (unsigned long long)join->mine.layout,
-                            (unsigned long long)join->mine.token, join->mine.name, join->mine.host);
-    enum status status = link->put(link->context, key, text, strlen(text));
-    free(text);
-    return status;
-}
-
 static bool card_parse(const char *text, struct card *out) {
     unsigned long long layout, token;
     struct comm_sizes *sizes = &out->sizes;
@@ -85,21 +69,13 @@ static bool card_parse(const char *text, struct card *out) {
     return true;
 }
 
-static enum status card_get(const struct join *join, int rank, struct card *out) {
-    const struct comm_link *link = join->config->link;
-    char key[64], quoted[TEXT_QUOTED_BYTES];
-    void *value;
-    size_t bytes;
-    card_key(join, rank, key);
-    TRY(link->get(link->context, key, &value, &bytes));
-    char *text = mem_format("%.*s", (int)bytes, (const char *)value);
-    enum status status = STATUS_OK;
-    if (!card_parse(text, out))
-        status = fail(STATUS_BUG, "rank %d published %s under %s, which is no card", rank,
-                      text_quoted(text, quoted), key);
-    free(value);
-    free(text);
-    return status;
+static enum status card_read(int rank, const struct bytes *value, struct card *out) {
+    char quoted[TEXT_QUOTED_BYTES];
+    const char *text = (const char *)value->data;
+    bool ends = value->count && !text[value->count - 1];
+    if (ends && card_parse(text, out)) return STATUS_OK;
+    return fail(STATUS_BUG, "rank %d published %s, which is no card", rank,
+                text_quoted(ends ? text : "", quoted));
 }
 
 static enum status card_check(const struct join *join, int rank) {
@@ -117,16 +93,33 @@ static enum status card_check(const struct join *join, int rank) {
     return STATUS_OK;
 }
 
-static enum status read_cards(struct join *join) {
+static enum status read_cards(struct join *join, const struct bytes *values) {
     for (int rank = 0; rank < join->config->size; rank++) {
         if (rank == join->config->rank)
             join->card[rank] = join->mine;
         else
-            TRY(card_get(join, rank, &join->card[rank]));
+            TRY(card_read(rank, &values[rank], &join->card[rank]));
         join->team->sizes[rank] = join->card[rank].sizes;
     }
     for (int rank = 1; rank < join->config->size; rank++) TRY(card_check(join, rank));
     return STATUS_OK;
+}
+
+static enum status share_cards(struct join *join) {
+    const struct comm_config *config = join->config;
+    struct bytes *values = MEM_ARRAY(struct bytes, config->size);
+    char key[64];
+    snprintf(key, sizeof key, "comm/shm/%d", config->epoch);
+    char *text = mem_format("%zu %zu %llu %016llx %s %s", join->mine.sizes.heap,
+                            join->mine.sizes.channels, (unsigned long long)join->mine.layout,
+                            (unsigned long long)join->mine.token, join->mine.name, join->mine.host);
+    struct bytes own = {(unsigned char *)text, strlen(text) + 1};
+    enum status status = comm_share(config->link, key, config->rank, config->size, &own, values);
+    if (status == STATUS_OK) status = read_cards(join, values);
+    comm_share_free(values, config->size);
+    free(values);
+    free(text);
+    return status;
 }
 
 /* --- the area ------------------------------------------------------------------------------ */
@@ -337,8 +330,7 @@ static enum status join_steps(struct join *join) {
     TRY(make_area(join));
     if (join->config->size == 1) return STATUS_OK;
     TRY(listen_here(join));
-    TRY(card_publish(join));
-    TRY(read_cards(join));
+    TRY(share_cards(join));
     for (int rank = 0; rank < join->config->rank; rank++) TRY(connect_to(join, rank));
     TRY(accept_higher(join));
     for (int rank = 0; rank < join->config->rank; rank++) TRY(read_answer(join, rank));

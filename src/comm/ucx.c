@@ -254,42 +254,42 @@ static void on_error(void *context, ucp_ep_h end, ucs_status_t status) {
     wire->broken = true;
 }
 
-static enum status publish(const struct comm_config *config, struct transport *transport) {
-    ucp_address_t *address;
-    char key[64];
-    size_t bytes;
-    TRY_UCX(config, ucx.ucp_worker_get_address(transport->worker, &address, &bytes));
-    snprintf(key, sizeof key, "comm/ucx/%d/%d", config->epoch, config->rank);
-    enum status status = config->link->put(config->link->context, key, address, bytes);
-    ucx.ucp_worker_release_address(transport->worker, address);
-    return status;
-}
-
 static enum status connect_to(const struct comm_config *config, struct transport *transport,
-                              int rank) {
-    char key[64];
-    void *address;
-    size_t bytes;
-    snprintf(key, sizeof key, "comm/ucx/%d/%d", config->epoch, rank);
-    TRY(config->link->get(config->link->context, key, &address, &bytes));
+                              int rank, const struct bytes *address) {
     ucp_ep_params_t wanted = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
                                             UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                                             UCP_EP_PARAM_FIELD_ERR_HANDLER,
-                              .address = address,
+                              .address = (const ucp_address_t *)address->data,
                               .err_mode = UCP_ERR_HANDLING_MODE_PEER,
                               .err_handler = {on_error, &transport->wire[rank]}};
     ucs_status_t status = ucx.ucp_ep_create(transport->worker, &wanted, &transport->end[rank]);
-    free(address);
     return status == UCS_OK ? STATUS_OK : fail_ucx(config, "connecting", status);
+}
+
+/* The addresses of all ranks. */
+static enum status share_addresses(const struct comm_config *config, struct transport *transport,
+                                   struct bytes *out) {
+    ucp_address_t *address;
+    char key[64];
+    struct bytes own;
+    TRY_UCX(config, ucx.ucp_worker_get_address(transport->worker, &address, &own.count));
+    own.data = (unsigned char *)address;
+    snprintf(key, sizeof key, "comm/ucx/%d", config->epoch);
+    enum status status = comm_share(config->link, key, config->rank, config->size, &own, out);
+    ucx.ucp_worker_release_address(transport->worker, address);
+    return status;
 }
 
 static enum status open_steps(const struct comm_config *config, struct transport *transport) {
     TRY(make_worker(config, transport));
     if (config->size == 1) return STATUS_OK;
-    TRY(publish(config, transport));
-    for (int rank = 0; rank < config->size; rank++)
-        if (rank != config->rank) TRY(connect_to(config, transport, rank));
-    return STATUS_OK;
+    struct bytes *address = MEM_ARRAY(struct bytes, config->size);
+    enum status status = share_addresses(config, transport, address);
+    for (int rank = 0; rank < config->size && status == STATUS_OK; rank++)
+        if (rank != config->rank) status = connect_to(config, transport, rank, &address[rank]);
+    comm_share_free(address, config->size);
+    free(address);
+    return status;
 }
 
 static void ucx_close(struct p2p_transport *base, bool clean);

@@ -15,7 +15,9 @@
 #include "base/mem.h"
 #include "base/process.h"
 
-enum { HELLO_MS = 10 };
+/* Between tries to say HELLO: longer from try to try, since where hundreds of ranks start at once
+ * each waits for the others' handshakes. */
+enum { HELLO_MS = 10, HELLO_MOST_MS = 160 };
 
 /* A BYE goes on: a rank that leaves because another is lost is not lost itself. */
 static void end_requests(struct control *control, int lost) {
@@ -282,6 +284,7 @@ static bool stopped(struct control *control) {
 
 void *control_client_run(void *argument) {
     struct control *control = argument;
+    long hello_ms = HELLO_MS;
     while (!stopped(control)) {
         zmq_pollitem_t items[] = {
             {.socket = control->dealer, .events = ZMQ_POLLIN},
@@ -289,7 +292,8 @@ void *control_client_run(void *argument) {
             {.fd = control->wake, .events = ZMQ_POLLIN},
         };
         uint64_t count;
-        zmq_poll(items, 3, control->hello_sent ? CONTROL_BEAT_MS / 5 : HELLO_MS);
+        zmq_poll(items, 3, control->hello_sent ? CONTROL_BEAT_MS / 5 : hello_ms);
+        if (hello_ms < HELLO_MOST_MS) hello_ms += hello_ms / 2;
         if (items[2].revents && read(control->wake, &count, sizeof count) < 0 && errno != EAGAIN)
             log_warning("rank %d: the control thread cannot be woken: %s", control->rank,
                         strerror(errno));

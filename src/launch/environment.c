@@ -5,7 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backend/backend.h"
 #include "base/mem.h"
+#include "launch/openmp.h"
 
 enum { OURS_MAX = 16 };
 
@@ -38,6 +40,8 @@ static int own_entries(const struct environment_config *config, char **out) {
     out[count++] = mem_text("OMP_DYNAMIC=false");
     if (config->passive && !getenv("OMP_WAIT_POLICY"))
         out[count++] = mem_text("OMP_WAIT_POLICY=passive");
+    if (config->settled) out[count++] = mem_text(OPENMP_SETTLED "=1");
+    if (config->isa) out[count++] = mem_format(BACKEND_TRIED_ISA "=%s", config->isa);
     if (config->address) out[count++] = mem_format("STRETTO_CONTROL=%s", config->address);
     if (config->secret >= 0) out[count++] = mem_format("STRETTO_SECRET_FD=%d", config->secret);
     if (config->status_table >= 0)

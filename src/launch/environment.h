@@ -9,6 +9,8 @@
 struct environment_config {
     int rank, world, local_rank, local_world, node, nodes, threads, attempt;
     bool passive;             /* OpenMP's workers wait without spinning */
+    bool settled;             /* the rank is this program, which openmp_settle has prepared */
+    const char *isa;          /* see launch/local.h */
     const char *address;      /* of the control plane, or NULL */
     int secret, status_table; /* descriptors, -1: none */
 };

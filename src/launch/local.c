@@ -109,6 +109,7 @@ static enum status run_ranks(const struct launch_local_config *config, int attem
     bool again = attempt > 0;
     const struct launch_layout *layout = start->layout;
     struct ranks_config ranks = {.program = config->program,
+                                 .isa = config->isa,
                                  .argv = again && config->restart_argv ? config->restart_argv
                                                                        : config->argv,
                                  .count = layout->count,

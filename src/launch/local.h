@@ -24,6 +24,7 @@ struct launch_local_config {
     char *const *restart_argv; /* after a loss (with --resume); NULL: argv again */
     int threads;               /* of OpenMP a rank; 0: cores / ranks */
     int restarts;              /* at most so many times, after a lost peer or a kill */
+    const char *isa;           /* that this process has tried (backend.h), or NULL: ranks try */
     const char *log_folder;    /* for rank-N.log, made where it is not there; NULL: no logs */
     bool append_logs;          /* the run goes on with an older one */
     bool answers;        /* rank 0's standard output is this process's own: data, no display */

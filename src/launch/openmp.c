@@ -101,15 +101,21 @@ static void set_waiting(void) {
     if (!getenv("OMP_WAIT_POLICY") && !waiting_is_watched()) setenv("GOMP_SPINCOUNT", "3000", 0);
 }
 
+static bool settled;
+
+bool openmp_is_settled(void) {
+    return settled;
+}
+
 void openmp_settle(char *const argv[]) {
-    static const char mark[] = "STRETTO_STARTED";
-    if (!getenv(mark)) {
-        setenv(mark, "1", 1);
+    if (!getenv(OPENMP_SETTLED)) {
+        setenv(OPENMP_SETTLED, "1", 1);
         set_waiting();
         widen_stacks();
         openmp_set_aside();
         if (noted) sched_setaffinity(0, sizeof given, &given);
         execv("/proc/self/exe", argv); /* where that fails the run is only slower */
     }
-    unsetenv(mark);
+    unsetenv(OPENMP_SETTLED);
+    settled = true;
 }

@@ -11,6 +11,8 @@
 #ifndef LAUNCH_OPENMP_H
 #define LAUNCH_OPENMP_H
 
+#include <stdbool.h>
+
 #include "base/status.h"
 
 /* Local; from .preinit_array, which runs before the initialisation of any library. Notes the cores
@@ -20,6 +22,10 @@ void openmp_note_cores(void);
 /* Local; first thing in main. Does not return where the process can start itself again; returns in
  * the process so started, and where it cannot. */
 void openmp_settle(char *const argv[]);
+/* Whether it has: a process that this one starts need not start itself again when it finds this
+ * variable. */
+bool openmp_is_settled(void);
+#define OPENMP_SETTLED "STRETTO_STARTED"
 
 /* Local. STATUS_USAGE, logged, where the system gives threads, or the environment the further
  * `threads` of OpenMP, less stack than kernels need: they would crash. openmp_settle has taken care

@@ -23,6 +23,7 @@
 #include "launch/environment.h"
 #include "launch/identity.h"
 #include "launch/oom.h"
+#include "launch/openmp.h"
 #include "launch/output.h"
 
 enum phase { RUNNING, GRACE, ASKED, KILLED };
@@ -342,6 +343,8 @@ static enum status start_one(struct ranks *ranks, int index, const struct cores_
                                           .threads = each->threads,
                                           .attempt = config->attempt,
                                           .passive = each->oversubscribed,
+                                          .settled = !config->program && openmp_is_settled(),
+                                          .isa = config->isa,
                                           .address = config->address,
                                           .secret = config->secret,
                                           .status_table = config->status_table};

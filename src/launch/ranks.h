@@ -25,6 +25,7 @@ struct ranks_config {
     int first_rank, world, node, nodes; /* and where they stand in the job */
     int threads;                        /* of OpenMP a rank; 0: cores / count */
     int attempt;                        /* 0, then counts restarts */
+    const char *isa;                    /* see launch/local.h */
     const char *address;                /* of the control plane, or NULL */
     int secret, status_table;           /* descriptors the ranks inherit, -1: none */
     const char *log_folder;             /* NULL: no logs */

@@ -101,6 +101,7 @@ static enum status launch(const struct options *options, const struct start *sta
         .restart_argv = start->use ? NULL : restarted,
         .threads = option_is_set(options, OPTION_threads) ? (int)options->threads : 0,
         .restarts = (int)options->restarts,
+        .isa = backend_tried_isa(),
         .log_folder = folder,
         .append_logs = options->resume,
         .answers = start->use != NULL,

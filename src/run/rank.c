@@ -204,20 +204,19 @@ static enum status share_neighbours(struct rank *rank, struct neighbour *all) {
                             .each = (int64_t)(plan_bytes(job->plan) - job->code_bytes),
                             .once = (int64_t)job->code_bytes,
                             .available = given ? 0 : job->available_bytes};
-    char key[32];
+    int world = rank->identity->world;
+    struct bytes *values = MEM_ARRAY(struct bytes, world), mine = {(void *)&own, sizeof own};
     snprintf(own.machine, sizeof own.machine, "%s", rank->identity->machine);
-    snprintf(key, sizeof key, "machine/%d", rank->identity->rank);
-    TRY(control_put(rank->control, key, &own, sizeof own));
-    for (int r = 0; r < rank->identity->world; r++) {
-        void *value;
-        size_t bytes;
-        snprintf(key, sizeof key, "machine/%d", r);
-        TRY(control_get(rank->control, key, &value, &bytes));
-        CHECK(bytes == sizeof all[r], "%s has %zu bytes", key, bytes);
-        memcpy(&all[r], value, bytes);
-        free(value);
+    enum status status =
+        comm_share(&rank->link, "machine", rank->identity->rank, world, &mine, values);
+    for (int r = 0; r < world && status == STATUS_OK; r++) {
+        CHECK(values[r].count == sizeof all[r], "rank %d told %zu bytes of itself", r,
+              values[r].count);
+        memcpy(&all[r], values[r].data, sizeof all[r]);
     }
-    return STATUS_OK;
+    comm_share_free(values, world);
+    free(values);
+    return status;
 }
 
 /* Ranks started by hand learn only now how many share their host, after the plan was made for a
@@ -302,11 +301,6 @@ static enum status open_comm(struct rank *rank) {
     TRY(choose_network(rank, &network));
     const char *name = resolve_comm(rank->options, rank->here < rank->identity->world);
     plan_use_comm(rank->session.job.plan, name);
-    rank->link = (struct comm_link){.context = rank,
-                                    .put = link_put,
-                                    .get = link_get,
-                                    .lost = link_lost,
-                                    .waiting = link_waiting};
     struct comm_config config = {.rank = rank->identity->rank,
                                  .size = rank->identity->world,
                                  .link = &rank->link,
@@ -438,6 +432,11 @@ static enum status run(struct rank *rank) {
 
 enum status rank_run(const struct options *options, const struct start *start) {
     struct rank rank = {0};
+    rank.link = (struct comm_link){.context = &rank,
+                                   .put = link_put,
+                                   .get = link_get,
+                                   .lost = link_lost,
+                                   .waiting = link_waiting};
     enum status status = rank_open(options, start, &rank);
     if (status == STATUS_OK) status = run(&rank);
     rank_close(&rank, status);

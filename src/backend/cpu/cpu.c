@@ -351,6 +351,7 @@ const struct backend backend_cpu = {
     .close = cpu_close,
     .describe = cpu_describe,
     .isa = cpu_isa,
+    .tried_isa = cpu_tried_isa,
     .takes = cpu_takes,
     .supports = cpu_supports,
     .cost_ns = cpu_cost_ns,

@@ -138,6 +138,8 @@ void cpu_run_inner(const struct cpu_kernel *kernel, void *const in[], void *cons
  * it where that child dies; writes a line such as "avx512_core_bf16" or "avx2 (avx512_core
  * failed)". Before any primitive is made. */
 enum status cpu_probe_isa(char *text, size_t bytes);
+/* Local. See backend_tried_isa. */
+const char *cpu_tried_isa(void);
 /* Local. True when oneDNN will use AVX-512, or AVX2 at least. */
 bool cpu_has_avx512(void);
 bool cpu_has_avx2(void);

@@ -4,11 +4,13 @@
  * convolution and a small matmul, in bf16 too where there are instructions for it (AMX above all);
  * if it dies, the next lower set is tried, and the highest that lives becomes oneDNN's limit. The
  * child is forked before this process makes its first primitive, because the limit cannot change
- * afterwards. It runs alone (one OpenMP thread): a forked copy has no team. */
+ * afterwards. It runs alone (one OpenMP thread): a forked copy has no team. Ranks take the word of
+ * the launcher, which has tried before. */
 #include <errno.h>
 #include <omp.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -114,20 +116,45 @@ static bool survives(const struct isa *isa) {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static enum status probe_status;
 static char probe_text[96];
+static const char first_choice[] = "any"; /* that oneDNN makes by itself works */
+static const char *tried_isa;
 static dnnl_cpu_isa_t effective;
 
+/* What the process that started this one has tried already. */
+static bool is_tried(const char *name) {
+    const char *tried = getenv(BACKEND_TRIED_ISA);
+    return tried && strcmp(tried, name) == 0;
+}
+
+static void keep_first_choice(void) {
+    snprintf(probe_text, sizeof probe_text, "%s", isa_name(dnnl_get_effective_cpu_isa()));
+    tried_isa = first_choice;
+}
+
+static void limit_to(const struct isa *isa) {
+    dnnl_set_max_cpu_isa(isa->isa);
+    snprintf(probe_text, sizeof probe_text, "%s (higher ones announced here fail)", isa->name);
+    log_warning("oneDNN's first choice of instructions traps on this machine; using %s", isa->name);
+    tried_isa = isa->name;
+}
+
 static void find_isa(void) {
+    if (is_tried(first_choice)) {
+        keep_first_choice();
+        return;
+    }
+    for (int i = 0; i < ISA_COUNT; i++) {
+        if (!is_tried(isas[i].name)) continue;
+        limit_to(&isas[i]);
+        return;
+    }
     if (survives(NULL)) {
-        snprintf(probe_text, sizeof probe_text, "%s", isa_name(dnnl_get_effective_cpu_isa()));
+        keep_first_choice();
         return;
     }
     for (int i = 0; i < ISA_COUNT; i++) {
         if (!survives(&isas[i])) continue;
-        dnnl_set_max_cpu_isa(isas[i].isa);
-        snprintf(probe_text, sizeof probe_text, "%s (higher ones announced here fail)",
-                 isas[i].name);
-        log_warning("oneDNN's first choice of instructions traps on this machine; using %s",
-                    isas[i].name);
+        limit_to(&isas[i]);
         return;
     }
     probe_status = fail(STATUS_USAGE, "oneDNN runs with no instruction set on this machine\n"
@@ -144,6 +171,10 @@ enum status cpu_probe_isa(char *text, size_t bytes) {
     pthread_once(&once, probe);
     if (text && bytes) snprintf(text, bytes, "%s", probe_text);
     return probe_status;
+}
+
+const char *cpu_tried_isa(void) {
+    return tried_isa;
 }
 
 static bool has(dnnl_cpu_isa_t isa) {

@@ -31,6 +31,26 @@ Test(backend_cpu, says_what_it_is) {
     device_close(&device);
 }
 
+/* Each in a process of its own, which asks once. */
+Test(backend_cpu, takes_the_word_of_the_process_that_tried_before) {
+    char isa[96], text[256] = "";
+    setenv(BACKEND_TRIED_ISA, "sse41", 1);
+    log_capture(text, sizeof text);
+    cr_assert(cpu_probe_isa(isa, sizeof isa) == STATUS_OK);
+    log_capture(NULL, 0);
+    cr_expect(strncmp(isa, "sse41 ", 6) == 0 && !cpu_has_avx2(), "%s", isa);
+    cr_expect(strstr(text, "using sse41"), "%s", text);
+    cr_expect_str_eq(backend_tried_isa(), "sse41");
+}
+
+Test(backend_cpu, tries_where_nobody_did) {
+    char isa[96];
+    setenv(BACKEND_TRIED_ISA, "mmx", 1);
+    cr_expect_null(backend_tried_isa());
+    cr_assert(cpu_probe_isa(isa, sizeof isa) == STATUS_OK);
+    cr_expect(backend_tried_isa() && strcmp(backend_tried_isa(), "mmx") != 0);
+}
+
 Test(backend_cpu, equal_layouts_are_one) {
     struct device *device = open_cpu(1);
     struct tensor_type type = {DTYPE_F32, SHAPE(2, 16, 4, 4)},

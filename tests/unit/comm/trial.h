@@ -28,7 +28,7 @@ bool trial_mode_there(enum trial_mode mode);
 enum {
     TRIAL_MOST = 16,
     TRIAL_KEYS = 256,
-    TRIAL_VALUE_BYTES = 2048,
+    TRIAL_VALUE_BYTES = 1 << 14,
     TRIAL_NOTES = 4096,
     TRIAL_LOG_BYTES = 1024
 };

@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/backend.h"
 #include "launch/environment.h"
+#include "launch/openmp.h"
 
 /* The value of a rank's variable; "" where it has none, "twice" where it has several. */
 static const char *told(char *const *environment, const char *name) {
@@ -26,6 +28,21 @@ static void expect_policy(const char *users, bool passive, const char *expected)
     char **environment = environment_new(&config);
     cr_expect_str_eq(told(environment, "OMP_WAIT_POLICY"), expected);
     cr_expect_str_eq(told(environment, "OMP_NUM_THREADS"), "3");
+    environment_free(environment);
+}
+
+/* A rank takes from its launcher what costs time to find out. */
+Test(launch_environment, ranks_need_not_prepare_again) {
+    struct environment_config config = {.world = 1, .threads = 1, .secret = -1, .status_table = -1};
+    char **environment = environment_new(&config);
+    cr_expect_str_eq(told(environment, OPENMP_SETTLED), "");
+    cr_expect_str_eq(told(environment, BACKEND_TRIED_ISA), "");
+    environment_free(environment);
+    config.settled = true;
+    config.isa = "avx2";
+    environment = environment_new(&config);
+    cr_expect_str_eq(told(environment, OPENMP_SETTLED), "1");
+    cr_expect_str_eq(told(environment, BACKEND_TRIED_ISA), "avx2");
     environment_free(environment);
 }
 
