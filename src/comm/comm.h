@@ -25,7 +25,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/file.h"
 #include "base/status.h"
 
 /* What a communicator needs of the control plane: an exchange of small texts to find one another,
@@ -44,14 +43,6 @@ struct comm_link {
 };
 
 enum { COMM_LINK_VALUE_BYTES = 1 << 20 };
-
-/* Collective over the ranks that name the same key, blocking. Rank `index` of `count` gives a value
- * and gets those of all: out[count], which the caller frees with comm_share_free, also after a
- * failure. The first collects them and publishes them together: the messages are linear in the
- * ranks. */
-enum status comm_share(const struct comm_link *link, const char *key, int index, int count,
-                       const struct bytes *own, struct bytes *out);
-void comm_share_free(struct bytes *values, int count);
 
 struct comm_config {
     int rank, size;

@@ -1,12 +1,13 @@
-/* comm_share: a value of each rank, for all. The first rank publishes them together: the bytes of
- * all, then the length and the bytes of each, cut into parts that the link takes. */
+/* See share.h. The first rank publishes the values together: the bytes of all, then the length and
+ * the bytes of each, cut into parts that the link takes. */
+#include "comm/share.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "comm/comm.h"
 
 enum { KEY_BYTES = 96, WORD = sizeof(uint64_t) };
 

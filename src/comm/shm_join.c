@@ -28,6 +28,7 @@
 #include "base/limit.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "comm/share.h"
 
 enum { NAME_BYTES = 48, HOST_BYTES = 256, LOOK_MS = 100, HELLO_LIMIT_S = 2, SPARE_BACKLOG = 16 };
 enum { SPARE_FILES = 8 }; /* memory, listener, who connects and what it brings */

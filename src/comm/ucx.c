@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "comm/p2p.h"
+#include "comm/share.h"
 
 /* Measured: what a worker with endpoints to a few ranks adds to the resident size. */
 enum { LIBRARY_BYTES = 8 << 20 };

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "comm/share.h"
 #include "exec/stop.h"
 #include "launch/cores.h"
 #include "launch/network.h"

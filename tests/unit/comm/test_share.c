@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "comm/comm.h"
+#include "comm/share.h"
 
 /* --- a link between threads --- */
 
