@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/option_word.h"
 #include "base/text.h"
 #include "base/yaml.h"
 
@@ -83,8 +84,12 @@ static int find_group(const char *name) {
 static enum status refuse_key(const struct reader *reader, yaml_mark_t mark, const char *key) {
     char quoted[TEXT_QUOTED_BYTES];
     const char *near = option_nearest(key, COMMAND_ALL);
-    return REFUSE(reader, mark, "%s: unknown option%s%s%s", text_quoted(key, quoted),
-                  near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+    char *answer = option_word_answer(key, COMMAND_ALL, OPTION_FORM_KEY);
+    if (!answer && near) answer = mem_format("did you mean %s?", near);
+    enum status status = REFUSE(reader, mark, "%s: unknown option%s%s", text_quoted(key, quoted),
+                                answer ? "; " : "", answer ? answer : "");
+    free(answer);
+    return status;
 }
 
 static enum status check_key(struct reader *reader, yaml_mark_t mark, int group,
