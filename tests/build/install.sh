@@ -14,9 +14,11 @@ version=$(pkg-config --modversion stretto)
 ${CC:-gcc} user.c $(pkg-config --cflags --libs stretto) -o shared
 test "$(LD_LIBRARY_PATH=$at/lib ./shared)" = "$version"
 readelf -d shared | grep -q 'libstretto.so.0'
-# The examples, against the installed header and library alone.
+# The examples, as they are installed, against the installed header and library alone.
 export LD_LIBRARY_PATH="$at/lib"
-for example in "$ROOT"/examples/*.c; do
+examples=$at/share/doc/stretto/examples
+for example in "$ROOT"/examples/*.c; do cmp "$example" "$examples/${example##*/}"; done
+for example in "$examples"/*.c; do
     name=$(basename "$example" .c)
     ${CC:-gcc} -std=gnu11 -Wall -Wextra -Werror "$example" $(pkg-config --cflags --libs stretto) -lm -o "$name"
 done
@@ -28,7 +30,7 @@ awk '/^at / { exit !($4 > 0.45 && $4 < 0.55) } END { if (!NR) exit 1 }' own.out 
 # A program is the command for its own rows, too: ranks as processes end where those of one do.
 cat >command.c <<END
 #define main own_main
-#include "$ROOT/examples/own_model.c"
+#include "$examples/own_model.c"
 #undef main
 int main(int argc, char **argv) { return stretto_add_model(&model) ? 1 : stretto_main(argc, argv); }
 END
