@@ -258,3 +258,37 @@ Test(base_option_parse, help_lists_every_option_of_the_command_and_no_other) {
         free(text);
     }
 }
+
+/* Where the entry of an option begins, which is there once. */
+static size_t place_of(const char *text, const char *option) {
+    char *entry = mem_format("\n      --%s ", option), *at = strstr(text, entry);
+    bool once = at && !strstr(at + 1, entry);
+    free(entry);
+    cr_assert(once, "--%s is not there once: %s", option, text);
+    return (size_t)(at - text);
+}
+
+/* What one looks up a command for stands first: before the first option that train has, too. */
+Test(base_option_parse, help_begins_with_the_options_of_the_command) {
+    static const struct {
+        enum option_command command;
+        const char *own[5], *shared;
+    } cases[] = {
+        {COMMAND_PREDICT, {"split", "input", "output", "as", "top"}, "model"},
+        {COMMAND_EVAL, {"split", "output"}, "model"},
+        {COMMAND_LAUNCH, {"emit"}, "model"},
+        {COMMAND_EXPLAIN, {"show", "draw"}, "model"},
+        {COMMAND_CHECK, {"numeric"}, "model"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *text = help_of(cases[i].command);
+        size_t behind = place_of(text, cases[i].shared);
+        for (int k = 0; k < 5 && cases[i].own[k]; k++)
+            cr_expect_lt(place_of(text, cases[i].own[k]), behind, "%s: --%s",
+                         option_commands[__builtin_ctz(cases[i].command)].name, cases[i].own[k]);
+        free(text);
+    }
+    char *train = help_of(COMMAND_TRAIN);
+    cr_expect_null(strstr(train, "options of train"), "%s", train);
+    free(train);
+}
