@@ -40,6 +40,15 @@ words="train --model surface --threads 1 --steps 8 --micro-batches 4 --eval-ever
 ./command $words --out two -n 2 --strategy 1f1b
 hash() { sed -n 's/^ *"param_hash": "\([^"]*\)".*/\1/p' "$1/summary.json"; }
 [ -n "$(hash one)" ] && [ "$(hash one)" = "$(hash two)" ] || { echo "one $(hash one), two $(hash two)"; exit 1; }
+# The program that comes without its model says which has it.
+here=$(pwd)
+for line in "eval one" "predict one --output x.npy" "train --resume --out one" "explain --config one/config.yml" "eval one/checkpoints"; do
+    [ "$line" != "eval one/checkpoints" ] || { ./command $words --save-every 4 --overwrite --out one; line="eval one/checkpoints/$(ls one/checkpoints | head -n 1)"; }
+    code=0
+    "$at/bin/stretto" $line >stock.out 2>&1 || code=$?
+    [ $code = 2 ] && grep -q "model 'surface' is of the program $here/command" stock.out || { echo "$line: $code"; cat stock.out; exit 1; }
+done
+./command eval one --threads 1 --quiet
 if mpirun --version 2>/dev/null | grep -q 'Open MPI' && "$at/bin/stretto" doctor | grep -q 'optional parts .*MPI built'; then
     mpirun --allow-run-as-root --oversubscribe --bind-to none -np 2 ./own_model $options >mpi.out
     [ "$(grep -c "$(tail -n 1 own.out)" mpi.out)" = 2 ] || { cat mpi.out; exit 1; }

@@ -126,6 +126,26 @@ Test(base_option_yaml, refused) {
     expect_refused(cases, sizeof cases / sizeof cases[0]);
 }
 
+/* A file names the program that has its model: one that has none says which to use, of names that
+ * it knows it says nothing. */
+Test(base_option_yaml, names_of_another_program_are_its_own) {
+    static const struct refusal cases[] = {
+        {"# program: /opt/mine\nmodel: surface\n",
+         {"c.yml:2:8: model 'surface' is of the program /opt/mine", "use that program"}},
+        {"# all\n# program: /opt/my own\ndata: rows:x\n",
+         {"data 'rows:x' is of the program /opt/my own", ""}},
+        {"# program:\nmodel: surface\n", {"'surface' is not allowed", ""}},
+        {"# program: /opt/mine\nlr: fast\n", {"lr: 'fast' is not allowed", ""}},
+        {"model: surface\n", {"'surface' is not allowed", ""}},
+    };
+    struct options options;
+    expect_refused(cases, sizeof cases / sizeof cases[0]);
+    options_init(COMMAND_TRAIN, &options);
+    cr_expect_eq(parse("# program: /opt/mine\nmodel: mlp\ndata: npy:x.npz\nseed: 3\n", &options),
+                 STATUS_OK, "%s", message);
+    options_free(&options);
+}
+
 Test(base_option_yaml, words_of_other_systems_are_answered) {
     static const struct refusal cases[] = {
         {"learning_rate: 0.1\n", {"c.yml:1:1: 'learning_rate'", "did you mean lr?"}},
