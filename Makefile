@@ -355,9 +355,10 @@ install: all $(B)/stretto.1 $(B)/stretto.bash $(B)/stretto.zsh
 	install -D -m 644 $(B)/stretto.1 $(MAN)
 	install -D -m 644 $(B)/stretto.bash $(BASH_COMPLETION)
 	install -D -m 644 $(B)/stretto.zsh $(ZSH_COMPLETION)
-	install -d $(DOC)/docs
+	install -d $(DOC)/docs $(DOC)/examples
 	install -m 644 README.md CONTRIBUTING.md SECURITY.md LICENSE $(DOC)/
 	install -m 644 docs/*.md $(DOC)/docs/
+	install -m 644 examples/*.c $(DOC)/examples/
 
 uninstall:
 	rm -f $(D)/bin/stretto $(D)/lib/libstretto.* $(D)/include/stretto.h $(D)/include/stretto_own.h $(D)/lib/pkgconfig/stretto.pc

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/option_value.h"
+#include "base/option_word.h"
 #include "base/text.h"
 
 const struct option_row option_rows[OPTION_COUNT] = {
@@ -82,10 +83,14 @@ static enum status refuse(const struct option_row *row, const char *text, const 
     const char *near = text_nearest(text, words.cell, (int)words.count);
     if (near && strncmp(text, near, strlen(near)) == 0 && text[strlen(near)] == ',')
         near = NULL; /* a list that repeats itself: its words are right */
+    char *answer = option_value_answer((enum option_id)(row - option_rows), text,
+                                       *where == '-' ? OPTION_FORM_ARGUMENT : OPTION_FORM_KEY);
+    if (!answer && near) answer = mem_format("did you mean %s?", near);
     char *allowed = allowed_lines(row);
-    enum status status = fail(STATUS_USAGE, "%s: %s is not allowed%s%s%s\n  allowed: %s", where,
-                              text_quoted(text, quoted), near ? "; did you mean " : "",
-                              near ? near : "", near ? "?" : "", allowed);
+    enum status status =
+        fail(STATUS_USAGE, "%s: %s is not allowed%s%s\n  allowed: %s", where,
+             text_quoted(text, quoted), answer ? "; " : "", answer ? answer : "", allowed);
+    free(answer);
     free(allowed);
     text_table_free(&words);
     return status;
@@ -134,22 +139,9 @@ bool option_find(const char *name, enum option_id *out) {
     return false;
 }
 
-/* What other programs call an option. */
-static const struct {
-    const char *word;
-    enum option_id id;
-} also[] = {
-#define ALSO(text, field) {text, OPTION_##field},
-#include "base/options.def"
-};
-
 const char *option_nearest(const char *name, unsigned commands) {
     const char *list[OPTION_COUNT];
     int count = 0;
-    for (size_t i = 0; i < sizeof also / sizeof also[0]; i++) {
-        bool takes = option_rows[also[i].id].commands & commands;
-        if (takes && strcmp(also[i].word, name) == 0) return option_rows[also[i].id].name;
-    }
     for (int id = 0; id < OPTION_COUNT; id++) {
         if (option_rows[id].commands & commands) list[count++] = option_rows[id].name;
     }

@@ -179,23 +179,37 @@ static void print_types(FILE *out) {
     text_entry(out, "  PERIOD", OPTION_HELP_COLUMN, "a number of steps, epoch, 2epochs or never");
 }
 
+/* What train does not have is why one looks up another command. */
+static bool is_own(const struct option_row *row, enum option_command command) {
+    return row->commands & (unsigned)command && !(row->commands & COMMAND_TRAIN);
+}
+
+/* The options of a group that are the command's own, or those that it shares; how many. */
+static int print_group(enum option_command command, int group, bool own, const char *title,
+                       FILE *out) {
+    int printed = 0;
+    for (int id = 0; id < OPTION_COUNT; id++) {
+        const struct option_row *row = &option_rows[id];
+        if (!(row->commands & (unsigned)command) || row->group != (enum option_group)group ||
+            is_own(row, command) != own)
+            continue;
+        if (printed++ == 0 && *title) fprintf(out, "\n%s\n", title);
+        print_option(row, out);
+    }
+    return printed;
+}
+
 void options_print_help(enum option_command command, FILE *out) {
     const struct option_command_row *about = &option_commands[__builtin_ctz(command)];
     fprintf(out, "stretto %s: %s\n\nusage: stretto %s [options]%s%s\n", about->name, about->summary,
             about->name, *about->arguments ? " " : "", about->arguments);
+    char *title = mem_format("options of %s", about->name);
     int printed = 0;
-    for (int group = 0; group < OPTION_GROUP_COUNT; group++) {
-        bool first = true;
-        for (int id = 0; id < OPTION_COUNT; id++) {
-            const struct option_row *row = &option_rows[id];
-            if (!(row->commands & (unsigned)command) || row->group != (enum option_group)group)
-                continue;
-            if (first) fprintf(out, "\n%s\n", option_groups[group].title);
-            first = false;
-            print_option(row, out);
-            printed++;
-        }
-    }
+    for (int group = 0; group < OPTION_GROUP_COUNT; group++)
+        printed += print_group(command, group, true, printed ? "" : title, out);
+    for (int group = 0; group < OPTION_GROUP_COUNT; group++)
+        printed += print_group(command, group, false, option_groups[group].title, out);
+    free(title);
     if (printed > 5) print_types(out);
 }
 

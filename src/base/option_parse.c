@@ -5,12 +5,14 @@
  * All arguments are read before any is applied, because --config comes in between. */
 #include "base/option.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/option_word.h"
 #include "base/text.h"
 
 enum { CONFIG_LIMIT_BYTES = 1 << 20 };
@@ -35,19 +37,28 @@ static const struct option_command_row *command_row(enum option_command command)
     return &option_commands[__builtin_ctz(command)];
 }
 
+/* "-n, --local-ranks", or NULL where no name is near; the caller frees it. */
+static char *near_option(const char *name, enum option_command command) {
+    const char *near = option_nearest(name, command);
+    enum option_id id;
+    if (!near) return NULL;
+    if (!option_find(near, &id) || !option_rows[id].letter)
+        return mem_format("did you mean --%s?", near);
+    return mem_format("did you mean -%c, --%s?", option_rows[id].letter, near);
+}
+
 static enum status unknown_option(const struct parser *parser, const char *typed) {
     char quoted[TEXT_QUOTED_BYTES];
-    const char *command = command_row(parser->command)->name;
-    const char *near = option_nearest(typed + strspn(typed, "-"), parser->command);
+    const char *name = typed + strspn(typed, "-");
+    char *answer = option_word_answer(name, parser->command, OPTION_FORM_ARGUMENT);
+    if (!answer) answer = near_option(name, parser->command);
     text_quoted(typed, quoted);
-    enum option_id id;
-    char letter[8] = "";
-    if (near && option_find(near, &id) && option_rows[id].letter)
-        snprintf(letter, sizeof letter, "-%c, ", option_rows[id].letter);
-    if (near)
-        return fail(STATUS_USAGE, "%s: unknown option; did you mean %s--%s?", quoted, letter, near);
-    return fail(STATUS_USAGE, "%s: unknown option\n  all of them: stretto %s --help", quoted,
-                command);
+    enum status status =
+        answer ? fail(STATUS_USAGE, "%s: unknown option; %s", quoted, answer)
+               : fail(STATUS_USAGE, "%s: unknown option\n  all of them: stretto %s --help", quoted,
+                      command_row(parser->command)->name);
+    free(answer);
+    return status;
 }
 
 static enum status foreign_option(const struct parser *parser, enum option_id id) {
@@ -78,7 +89,7 @@ static enum status find_option(const struct parser *parser, const char *typed, e
                                const char **value) {
     bool found;
     if (typed[1] != '-') {
-        found = find_letter(typed[1], id);
+        found = !isalpha((unsigned char)typed[2]) && find_letter(typed[1], id); /* -np is no -n p */
         *value = typed[1] && typed[2] ? typed + 2 : NULL;
     } else {
         const char *equals = strchr(typed, '=');

@@ -33,6 +33,10 @@ struct option_word {
 /* Row `index` of a registry; false behind the last. Texts are static. Defined above base. */
 bool option_registry_word(enum option_registry registry, int index, struct option_word *out);
 
+/* In a file of options a line that begins so, with the path of a program, says whose words it may
+ * hold: another program that lacks one of them says which to use. */
+#define OPTION_PROGRAM_LINE "# program: "
+
 /* What row `index` gives an option of which the user says nothing, as text; "" where it gives none,
  * or there is no such row. Defined above base. */
 const char *option_registry_default(enum option_registry registry, int index, const char *option,

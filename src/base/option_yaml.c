@@ -11,12 +11,14 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/option_word.h"
 #include "base/text.h"
 #include "base/yaml.h"
 
 struct reader {
     struct yaml_reader yaml;
     struct options *options;
+    const char *program;         /* that wrote the file, and has names of its own; NULL: not said */
     int seen_line[OPTION_COUNT]; /* 0: not yet */
 };
 
@@ -28,8 +30,25 @@ static enum status advance(struct reader *reader) {
     return yaml_next(&reader->yaml);
 }
 
+/* Whether no table of this program has the name that a value begins with. */
+static bool is_foreign(enum option_id id, const char *text) {
+    const struct option_row *row = &option_rows[id];
+    struct option_word word;
+    size_t length = row->type == OPTION_TYPE_TEXT ? strcspn(text, ":") : strlen(text);
+    if (row->registry == OPTION_REGISTRY_none) return false;
+    for (int i = 0; option_registry_word(row->registry, i, &word); i++)
+        if (strlen(word.name) == length && strncmp(text, word.name, length) == 0) return false;
+    return true;
+}
+
 static enum status set_value(struct reader *reader, yaml_mark_t mark, enum option_id id,
                              const char *text) {
+    char quoted[TEXT_QUOTED_BYTES];
+    if (reader->program && is_foreign(id, text))
+        return REFUSE(reader, mark,
+                      "%s %s is of the program %s, not of this one\n  use that program in place "
+                      "of this one, with the same arguments",
+                      option_rows[id].name, text_quoted(text, quoted), reader->program);
     char *where = mem_format("%s:%zu:%zu: %s", reader->yaml.name, mark.line + 1, mark.column + 1,
                              option_rows[id].name);
     enum status status = option_set(reader->options, id, text, where, OPTION_FROM_FILE);
@@ -83,8 +102,12 @@ static int find_group(const char *name) {
 static enum status refuse_key(const struct reader *reader, yaml_mark_t mark, const char *key) {
     char quoted[TEXT_QUOTED_BYTES];
     const char *near = option_nearest(key, COMMAND_ALL);
-    return REFUSE(reader, mark, "%s: unknown option%s%s%s", text_quoted(key, quoted),
-                  near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+    char *answer = option_word_answer(key, COMMAND_ALL, OPTION_FORM_KEY);
+    if (!answer && near) answer = mem_format("did you mean %s?", near);
+    enum status status = REFUSE(reader, mark, "%s: unknown option%s%s", text_quoted(key, quoted),
+                                answer ? "; " : "", answer ? answer : "");
+    free(answer);
+    return status;
 }
 
 static enum status check_key(struct reader *reader, yaml_mark_t mark, int group,
@@ -145,9 +168,27 @@ static enum status read_stream(struct reader *reader) {
     return yaml_end(&reader->yaml);
 }
 
+/* What the line that begins with OPTION_PROGRAM_LINE names; NULL: there is none. */
+static const char *find_program(const char *data, size_t count, struct arena *arena) {
+    size_t begin = strlen(OPTION_PROGRAM_LINE);
+    for (const char *line = data, *end = data + count; line < end;) {
+        const char *stop = memchr(line, '\n', (size_t)(end - line));
+        size_t length = (size_t)((stop ? stop : end) - line);
+        if (length > begin && memcmp(line, OPTION_PROGRAM_LINE, begin) == 0) {
+            char *path = mem_format("%.*s", (int)(length - begin), line + begin);
+            const char *kept = text_is_clean(path) ? arena_text(arena, path) : NULL;
+            free(path);
+            return kept;
+        }
+        line += length + 1;
+    }
+    return NULL;
+}
+
 enum status options_parse_yaml(const char *name, const void *data, size_t count,
                                struct options *options) {
-    struct reader reader = {.options = options};
+    struct reader reader = {.options = options,
+                            .program = find_program(data, count, &options->arena)};
     TRY(yaml_open(name, data, count, &options->arena, &reader.yaml));
     enum status status = read_stream(&reader);
     yaml_close(&reader.yaml);

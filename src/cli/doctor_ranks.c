@@ -7,6 +7,7 @@
 #include "cli/doctor.h"
 #include "launch/cores.h"
 #include "launch/identity.h"
+#include "launch/init.h"
 #include "launch/munge_bootstrap.h"
 #include "launch/network.h"
 #include "launch/rendezvous.h"
@@ -54,9 +55,13 @@ void doctor_look_rendezvous(const struct check *check, struct finding *out) {
         doctor_say(out, "in the launcher: stretto train -n N");
     else if (identity.source == LAUNCH_LAUNCHER)
         doctor_say(out, "at the launcher");
+    else if (peers.by_hand && init_is_exported(&nothing_said))
+        doctor_say(out, "MASTER_ADDR %.200s, MASTER_PORT %.10s", getenv("MASTER_ADDR"),
+                   getenv("MASTER_PORT"));
     else if (!peers.job[0]) {
         doctor_say(out, "nowhere yet");
-        doctor_judge(out, DOCTOR_WARN, "give --init tcp://host:port or file:///shared/path");
+        doctor_judge(out, DOCTOR_WARN, "give --init tcp://host:port or file:///shared/path%s",
+                     peers.by_hand ? ", or set MASTER_ADDR and MASTER_PORT" : "");
     } else if (peers.one_host)
         doctor_say(out, "a private folder of this host, as job %s", peers.job);
     else if (launch_bootstrap_find(&nothing_said, &peers, NULL, &bootstrap))

@@ -83,7 +83,8 @@ static const char documents[] =
     ".SH SEE ALSO\n"
     "The documents that are installed with the program, in share/doc/stretto below the prefix:\n"
     "docs/usage.md, docs/models.md, docs/metrics.md, docs/data.md, docs/ranks.md and\n"
-    "docs/checkpoints.md.\n";
+    "docs/checkpoints.md. Programs with the library, in C: examples/, explained in "
+    "docs/library.md.\n";
 
 void cli_print_man(FILE *out) {
     fprintf(out, ".TH STRETTO 1 \"\" \"stretto %s\" \"User Commands\"\n", stretto_version());

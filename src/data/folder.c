@@ -17,8 +17,6 @@
 #include "data/folder_split.h"
 #include "data/image.h"
 
-static const float imagenet_mean[] = {0.485f, 0.456f, 0.406f},
-                   imagenet_std[] = {0.229f, 0.224f, 0.225f};
 static const float cinic_mean[] = {0.47889522f, 0.47227842f, 0.43047404f},
                    cinic_std[] = {0.24205776f, 0.23828046f, 0.25874835f};
 
@@ -152,8 +150,8 @@ static void describe(struct folder_state *state, struct dataset *out) {
     out->skips_damaged = state->skip;
     out->names = state->classes.name;
     out->frame = state->augment.frame;
-    out->mean = cinic ? cinic_mean : imagenet_mean;
-    out->std = cinic ? cinic_std : imagenet_std;
+    out->mean = cinic ? cinic_mean : image_imagenet_mean;
+    out->std = cinic ? cinic_std : image_imagenet_std;
     for (int c = 0; c < PICTURE_CHANNELS; c++)
         transform_table(out->mean[c], out->std[c], state->table[c]);
     out->bytes = sizeof *state;

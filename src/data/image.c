@@ -10,6 +10,9 @@
 #include "base/mem.h"
 #include "data/transform.h"
 
+const float image_imagenet_mean[3] = {0.485f, 0.456f, 0.406f},
+            image_imagenet_std[3] = {0.229f, 0.224f, 0.225f};
+
 struct image_state {
     struct image_set set[SPLIT_COUNT];
     struct image_recipe recipe;

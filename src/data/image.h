@@ -10,6 +10,9 @@
 
 enum { IMAGE_MAX_CHANNELS = 4, IMAGE_MAX_SIZE = 4096 };
 
+/* Of the colours of ImageNet's pictures. */
+extern const float image_imagenet_mean[3], image_imagenet_std[3];
+
 struct image_set {
     unsigned char *pixels; /* [count, channels, height, width], owned */
     unsigned char *labels; /* [count], owned */

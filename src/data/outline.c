@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "data/image.h"
 
 enum { FILE_LIMIT = 64 << 20 };
 
@@ -212,6 +213,18 @@ enum status outline_read(const char *path, struct dataset **out) {
     else
         dataset_free(&dataset);
     return status;
+}
+
+struct dataset *outline_of_pictures(int64_t side, int64_t classes) {
+    struct dataset *dataset = MEM_NEW(struct dataset);
+    dataset->ops = &ops;
+    dataset->state = MEM_NEW(struct outline);
+    dataset->spec = mem_text("pictures");
+    image_fields(3, side, side, classes, dataset);
+    dataset->mean = image_imagenet_mean;
+    dataset->std = image_imagenet_std;
+    dataset->frame = FRAME_CENTRE;
+    return dataset;
 }
 
 /* --- comparing --- */

@@ -239,14 +239,61 @@ static enum status check_exported(const struct launch_config *config,
                 rank, world, identity->how);
 }
 
+bool launch_is_by_hand(const struct launch_identity *identity) {
+    return identity->source == LAUNCH_ENVIRONMENT || identity->source == LAUNCH_HAND;
+}
+
+/* What else is said beside RANK and WORLD_SIZE: where the ranks meet, and how many are here. */
+static enum status check_by_hand(const struct launch_config *config,
+                                 const struct launch_identity *identity) {
+    struct launch_config own = init_by_hand(config);
+    struct init init;
+    if (identity->source != LAUNCH_ENVIRONMENT) return STATUS_OK;
+    if (!config->init) TRY(init_parse(&own, &init));
+    int local = -1, here = identity->host_ranks > 0 ? identity->host_ranks : identity->world;
+    TRY(launch_number(config, "LOCAL_RANK", &local));
+    if (identity->host_ranks == 0)
+        return fail(STATUS_USAGE, "LOCAL_WORLD_SIZE is 0: this rank counts, too");
+    if (here > identity->world)
+        return fail(STATUS_USAGE, "LOCAL_WORLD_SIZE %d is more than WORLD_SIZE %d", here,
+                    identity->world);
+    if (local >= here)
+        return fail(STATUS_USAGE, "LOCAL_RANK %d is not below %s %d\n  ranks count from 0", local,
+                    identity->host_ranks > 0 ? "LOCAL_WORLD_SIZE" : "WORLD_SIZE", here);
+    if (config->local_ranks > 1 && config->local_ranks != identity->world &&
+        config->local_ranks != here)
+        return fail(STATUS_USAGE,
+                    "-n %d contradicts RANK %d and WORLD_SIZE %d in the environment\n  leave -n "
+                    "out, or unset them to start ranks here",
+                    config->local_ranks, identity->rank, identity->world);
+    return STATUS_OK;
+}
+
+/* An address without a number: one process would train alone where several were meant. Who says
+ * otherwise how many ranks there are, and a job script of Slurm, is not asked. */
+static enum status check_alone(const struct launch_config *config) {
+    bool said = config->init || config->local_ranks > 0 || config->nodes > 0 || config->hostfile ||
+                config->nodes_file || launch_variable(config, "SLURM_JOB_ID");
+    if (said || !init_is_exported(config)) return STATUS_OK;
+    bool host = launch_variable(config, "MASTER_ADDR"),
+         port = launch_variable(config, "MASTER_PORT");
+    return fail(STATUS_USAGE,
+                "%s set but RANK and WORLD_SIZE are not\n  set them too; or give -n N: ranks here, "
+                "1 to run alone",
+                host && port ? "MASTER_ADDR and MASTER_PORT are"
+                : host       ? "MASTER_ADDR is"
+                             : "MASTER_PORT is");
+}
+
 /* Ranks that meet at an address of this host alone are all here. */
 static enum status count_host_ranks(const struct launch_config *config,
                                     struct launch_identity *identity) {
+    struct launch_config own = launch_is_by_hand(identity) ? init_by_hand(config) : *config;
     struct init init;
     int count = identity->host_ranks;
     if (identity->source == LAUNCH_HAND) TRY(launch_number(config, "LOCAL_WORLD_SIZE", &count));
-    if (count <= 1 && identity->local_world <= 1 && identity->world > 1 && config->init) {
-        TRY(init_parse(config, &init));
+    if (count <= 1 && identity->local_world <= 1 && identity->world > 1 && own.init) {
+        TRY(init_parse(&own, &init));
         if (init.kind == INIT_TCP && network_is_loopback(init.host)) count = identity->world;
     }
     if (count < identity->local_world) count = identity->local_world;
@@ -283,6 +330,8 @@ enum status launch_identity(const struct launch_config *config, struct launch_id
         struct launch_identity found = identity;
         TRY(read_hand(config, &found, &identity));
     }
+    if (identity.source == LAUNCH_ALONE) TRY(check_alone(config));
+    TRY(check_by_hand(config, &identity));
     TRY(count_host_ranks(config, &identity));
     launch_identity_here(&identity);
     *out = identity;

@@ -56,6 +56,9 @@ struct launch_identity {
 
 enum status launch_identity(const struct launch_config *config, struct launch_identity *out);
 
+/* Whether nobody started the rank but a person, who gave its number: --rank, or RANK. */
+bool launch_is_by_hand(const struct launch_identity *identity);
+
 /* What the options of group "ranks" say. */
 void launch_config_of(const struct options *options, struct launch_config *out);
 

@@ -56,20 +56,42 @@ static enum status parse_file(const char *text, struct init *out) {
     return STATUS_OK;
 }
 
+/* Both, or the one that is missing is named. */
+static enum status check_master(const char *host, const char *port) {
+    if (!host && !port)
+        return fail(STATUS_USAGE,
+                    "--init env:// needs MASTER_ADDR and MASTER_PORT in the environment");
+    if (!host || !port)
+        return fail(STATUS_USAGE, "%s is set but %s is not\n  set both, or give --init",
+                    host ? "MASTER_ADDR" : "MASTER_PORT", host ? "MASTER_PORT" : "MASTER_ADDR");
+    return STATUS_OK;
+}
+
 static enum status parse_env(const struct launch_config *config, struct init *out) {
     const char *host = launch_variable(config, "MASTER_ADDR"),
                *port = launch_variable(config, "MASTER_PORT");
-    if (!host || !port)
-        return fail(STATUS_USAGE, "--init env:// needs %s in the environment",
-                    host ? "MASTER_PORT" : "MASTER_ADDR");
+    char quoted[TEXT_QUOTED_BYTES];
+    TRY(check_master(host, port));
     bool sixth = strchr(host, ':') != NULL;
-    if (strlen(host) >= sizeof out->host || !good_host(host, sixth) ||
-        !parse_port(port, &out->port))
-        return fail(STATUS_USAGE,
-                    "--init env://: MASTER_ADDR and MASTER_PORT are not a host and a port");
+    if (strlen(host) >= sizeof out->host || !good_host(host, sixth))
+        return fail(STATUS_USAGE, "MASTER_ADDR is %s, not the name or address of a host",
+                    text_quoted(host, quoted));
+    if (!parse_port(port, &out->port))
+        return fail(STATUS_USAGE, "MASTER_PORT is %s, not a port: a number from 1 to 65535",
+                    text_quoted(port, quoted));
     snprintf(out->host, sizeof out->host, "%s", host);
     out->kind = INIT_TCP;
     return STATUS_OK;
+}
+
+bool init_is_exported(const struct launch_config *config) {
+    return launch_variable(config, "MASTER_ADDR") || launch_variable(config, "MASTER_PORT");
+}
+
+struct launch_config init_by_hand(const struct launch_config *config) {
+    struct launch_config own = *config;
+    if (!own.init && init_is_exported(config)) own.init = "env://";
+    return own;
 }
 
 enum status init_parse(const struct launch_config *config, struct init *out) {

@@ -18,4 +18,11 @@ struct init {
  * --init is INIT_NONE. */
 enum status init_parse(const struct launch_config *config, struct init *out);
 
+/* Whether MASTER_ADDR or MASTER_PORT is set. */
+bool init_is_exported(const struct launch_config *config);
+/* The options of a rank whose number was set by hand: what is exported is --init env:// where no
+ * --init is given. A launcher that says where its ranks meet does not need it. Texts stay the
+ * options'. */
+struct launch_config init_by_hand(const struct launch_config *config);
+
 #endif

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "launch/hostfile.h"
+#include "launch/init.h"
 
 static enum status refuse_both(const char *a, const char *b) {
     return fail(STATUS_USAGE, "%s and %s exclude one another", a, b);
@@ -89,10 +90,9 @@ static enum status by_numbers(const struct launch_config *config, struct launch_
         return fail(STATUS_USAGE, "--node-rank %d is not below --nodes %d\n  nodes count from 0",
                     config->node_rank, nodes);
     if (nodes > 1 && !config->init)
-        return fail(STATUS_USAGE,
-                    "--nodes %d needs --init, the rendezvous\n  --init tcp://host:port, or "
-                    "file:///shared/path",
-                    nodes);
+        return fail(STATUS_USAGE, "--nodes %d needs --init, the rendezvous\n  --init %s", nodes,
+                    init_is_exported(config) ? "env:// takes MASTER_ADDR and MASTER_PORT"
+                                             : "tcp://host:port, or file:///shared/path");
     struct launch_layout layout = {
         .node = nodes > 1 ? config->node_rank : 0, .nodes = nodes, .count = count};
     layout.first_rank = layout.node * count;

@@ -262,7 +262,7 @@ enum status network_own(const struct network_list *list, const char *host,
     if (!item)
         return fail(STATUS_USAGE,
                     "%s (%s) is no address of this host\n  the first node must be the one that "
-                    "--init names",
+                    "--init or MASTER_ADDR names",
                     host, text);
     *out = *item;
     return STATUS_OK;

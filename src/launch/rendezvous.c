@@ -184,7 +184,7 @@ static char *typed_name(const struct opening *opening) {
     const char *typed = opening->config->init;
     if (init->kind != INIT_TCP) return mem_format("job %s", opening->peers->job);
     if (strcmp(typed, "env://") != 0) return mem_format("--init %s", typed);
-    return mem_format("--init env:// (MASTER_ADDR %s, MASTER_PORT %d)", init->host, init->port);
+    return mem_format("MASTER_ADDR %s, MASTER_PORT %d", init->host, init->port);
 }
 
 static enum status rendezvous_in_private_folder(struct opening *opening, const char *file,
@@ -258,11 +258,15 @@ static enum status rendezvous_by_mpi(struct opening *opening, const struct comm_
 }
 
 static enum status refuse_without_key(const struct opening *opening) {
-    return fail(STATUS_USAGE,
-                "--init tcp://%s:%d between hosts needs a key, or any process could join\n"
-                "  make one: stretto key job.key; copy it: scp -p job.key OTHER_HOST:\n"
-                "  then give --key job.key on every node",
-                opening->init.host, opening->init.port);
+    char *name = typed_name(opening);
+    enum status status =
+        fail(STATUS_USAGE,
+             "%s between hosts needs a key, or any process could join\n"
+             "  make one: stretto key job.key; copy it: scp -p job.key OTHER_HOST:\n"
+             "  then give --key job.key on every node",
+             name);
+    free(name);
+    return status;
 }
 
 /* On loopback a private file carries the secret; between hosts a key, MUNGE or MPI does. */
@@ -301,15 +305,12 @@ static enum status rendezvous_at_port(struct opening *opening) {
     return STATUS_OK;
 }
 
-static enum status refuse_nowhere(const struct launch_config *config,
-                                  const struct launch_peers *peers) {
-    bool env = launch_variable(config, "MASTER_ADDR") && launch_variable(config, "MASTER_PORT");
+static enum status refuse_nowhere(const struct launch_peers *peers) {
     return fail(STATUS_USAGE,
                 "%d %s need a rendezvous: --init is missing\n"
-                "  %s",
+                "  --init tcp://host:port, or file:///shared/path%s",
                 peers->count, peers->count == peers->world ? "ranks" : "nodes",
-                env ? "--init env:// takes MASTER_ADDR and MASTER_PORT, which are set"
-                    : "--init tcp://host:port, or file:///shared/path");
+                peers->by_hand ? "; or MASTER_ADDR and MASTER_PORT" : "");
 }
 
 static enum status rendezvous_by_job(struct opening *opening) {
@@ -324,7 +325,7 @@ static enum status rendezvous_by_job(struct opening *opening) {
         if (is_host(opening)) TRY(listen_anywhere(opening, bind));
         return rendezvous_by_mpi(opening, &mpi_config, bind);
     }
-    if (!peers->job[0]) return refuse_nowhere(opening->config, peers);
+    if (!peers->job[0]) return refuse_nowhere(peers);
     if (peers->one_host) return rendezvous_in_private_folder(opening, peers->job, "");
     if (!getcwd(folder, sizeof folder))
         return fail(STATUS_DATA, "the working folder has no name: %s", strerror(errno));
@@ -354,8 +355,9 @@ static enum status rendezvous_by_init(struct opening *opening) {
 enum status launch_rendezvous_open(const struct launch_config *config,
                                    const struct launch_peers *peers, double limit_s,
                                    struct launch_rendezvous *out) {
+    struct launch_config own = peers->by_hand ? init_by_hand(config) : *config;
     struct opening opening = {
-        .config = config, .peers = peers, .limit_s = limit_s > 0 ? limit_s : 60};
+        .config = &own, .peers = peers, .limit_s = limit_s > 0 ? limit_s : 60};
     enum status status = begin(&opening);
     if (status == STATUS_OK) status = rendezvous_by_init(&opening);
     if (status == STATUS_OK)
@@ -377,13 +379,14 @@ static enum status check_route(const struct opening *opening) {
     if (!closed && !mpi &&
         !launch_bootstrap_find(opening->config, peers, port ? opening->init.host : NULL,
                                &bootstrap))
-        return port ? refuse_without_key(opening) : refuse_nowhere(opening->config, peers);
+        return port ? refuse_without_key(opening) : refuse_nowhere(peers);
     return port ? own_address(opening, &own) : STATUS_OK;
 }
 
 enum status launch_rendezvous_check(const struct launch_config *config,
                                     const struct launch_peers *peers) {
-    struct opening opening = {.config = config, .peers = peers};
+    struct launch_config own = peers->by_hand ? init_by_hand(config) : *config;
+    struct opening opening = {.config = &own, .peers = peers};
     enum status status = begin(&opening);
     if (status == STATUS_OK) status = check_route(&opening);
     launch_rendezvous_close(&opening.rendezvous);
@@ -450,6 +453,7 @@ void launch_peers_of(const struct launch_config *config, const struct launch_ide
                                  .count = identity->world,
                                  .world = identity->world,
                                  .one_host = identity->local_world == identity->world};
+    peers.by_hand = launch_is_by_hand(identity);
     peers.slurm = identity->source == LAUNCH_SLURM || identity->source == LAUNCH_ARRAY;
     /* Under srun only with PMIx: without it Open MPI's start would end the process. */
     peers.mpi = identity->source == LAUNCH_OPEN_MPI || identity->source == LAUNCH_PMI ||

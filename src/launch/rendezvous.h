@@ -8,8 +8,9 @@
  * ranks; from the rendezvous file, which only its owner may read. Without --init, ranks of srun,
  * mpirun and torchrun on one host use a file named after their job in a private folder. On several
  * hosts, those of srun use the bootstrap and those of mpirun use MPI; where there is neither, they
- * use a file in the working folder, which the nodes of a cluster share. tcp:// between hosts
- * without a key, MUNGE or MPI is refused.
+ * use a file in the working folder, which the nodes of a cluster share. Ranks started by hand use
+ * MASTER_ADDR and MASTER_PORT, where these are set. tcp:// between hosts without a key, MUNGE or
+ * MPI is refused.
  *
  * With --init file:// no peer knows where the others are: the server listens on this host alone
  * until one comes from another. */
@@ -37,6 +38,7 @@ struct launch_peers {
     char job[LAUNCH_JOB_BYTES];    /* the outer launcher's name for the job, "": none */
     bool slurm;                    /* started by Slurm, whose hosts know its users */
     bool mpi;                      /* started by who may also have started MPI */
+    bool by_hand;                  /* started by a person: MASTER_ADDR and MASTER_PORT count */
     char first[LAUNCH_HOST_BYTES]; /* srun: the node of rank 0, "": not known */
     const struct control_status_table
         *status_table; /* of the ranks from status_table_first on; or NULL */

@@ -68,6 +68,12 @@ const struct model *model_find(const char *name) {
     return NULL;
 }
 
+int64_t model_side(const struct model *model) {
+    bool large = model->build == resnet_build || model->build == vit_build;
+    if (!(model->input & MODEL_IMAGES)) return 0;
+    return large ? 224 : 32;
+}
+
 enum status model_add(const struct model *model) {
     enum status status = STATUS_OK;
     bool taken = model_find(model->name);

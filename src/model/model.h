@@ -60,6 +60,9 @@ const struct model *model_all(int *count);
 /* Local, any thread. Adds a row behind those of model.def, for the rest of the process; it is
  * copied, and what it points to stays. STATUS_USAGE for a name that is taken, or without room. */
 enum status model_add(const struct model *model);
+/* Local. The side of the images that weights of this model are mostly made for, in pixels; 0: it
+ * reads none. */
+int64_t model_side(const struct model *model);
 /* Local. The options of shape that act with this model, as typed; static. */
 const char *model_acts(const struct model *model);
 

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/option_word.h"
 #include "base/text.h"
 
 enum { BYTES_MAX = 1 << 20, ELEMENT_BYTES = 4, COUNT_MAX = 1 << 24 };
@@ -65,8 +66,22 @@ static enum status find_row(const struct json_place *place, const char *prefix,
         names[count++] = name;
     }
     const char *near = text_nearest(place->key, names, count);
-    return json_refuse(place, "unknown key%s%s%s", near ? "; did you mean " : "", near ? near : "",
-                       near ? "?" : "");
+    char *answer = near ? mem_format("did you mean %s?", near)
+                        : option_word_answer(place->key, COMMAND_TRAIN, OPTION_FORM_ARGUMENT);
+    enum status status =
+        json_refuse(place, "unknown key%s%s", answer ? "; " : "", answer ? answer : "");
+    free(answer);
+    return status;
+}
+
+/* Refuses what is switched on and not here; of fp16 and amp, what is. */
+static enum status refuse_switch(const struct json_place *place, const char *word, const char *what,
+                                 const char *hint) {
+    char *answer = option_word_answer(word, COMMAND_TRAIN, OPTION_FORM_ARGUMENT);
+    enum status status = json_refuse(place, "%sis not supported%s%s\n  %s", what,
+                                     answer ? "; " : "", answer ? answer : "", hint);
+    free(answer);
+    return status;
 }
 
 /* Not given: null, or left to the command line ("auto"). */
@@ -100,7 +115,7 @@ static enum status check_switch(const struct json_place *place) {
     TRY(json_expect_object(place));
     struct json_place enabled = json_member(place, "enabled");
     if (json_object_size(place->value) == 0 || json_is_false(enabled.value)) return STATUS_OK;
-    return json_refuse(place, "is not supported\n  remove it, or set \"enabled\": false");
+    return refuse_switch(place, place->key, "", "remove it, or set \"enabled\": false");
 }
 
 static enum status check_object(struct reading *reading, const struct json_place *place,
@@ -121,8 +136,13 @@ static enum status check_key(struct reading *reading, const struct json_place *p
     case OFF: break;
     }
     if (is_off(place->value, row->off)) return STATUS_OK;
-    return json_refuse(place, "%s is not supported\n  remove the key, or set it to %s",
-                       json_value_text(place->value, value), row->off);
+    char *what = mem_format("%s ", json_value_text(place->value, value)),
+         *hint = mem_format("remove the key, or set it to %s", row->off);
+    const char *word = strcmp(place->key, "enabled") == 0 ? prefix : place->key;
+    enum status status = refuse_switch(place, word, what, hint);
+    free(what);
+    free(hint);
+    return status;
 }
 
 /* "zero_optimization": true is an old spelling. */
@@ -452,6 +472,17 @@ static enum status read_zero(struct reading *reading) {
     return read_elements(reading, "stage3_param_persistence_threshold", "zero-keep", 3);
 }
 
+/* Parameters, sums and losses are f32 in both; false leaves the choice to the command line. */
+static enum status read_bf16(struct reading *reading) {
+    struct json_place section = json_member(&reading->root, "bf16");
+    struct json_place enabled = json_member(&section, "enabled");
+    bool on = false;
+    if (!is_given(&section) || !is_given(&enabled)) return STATUS_OK;
+    TRY(json_get_flag(&enabled, &on));
+    if (on) emit(reading, "dtype", &enabled, "bf16");
+    return STATUS_OK;
+}
+
 static enum status read_rest(struct reading *reading) {
     struct json_place clip = json_member(&reading->root, "gradient_clipping"),
                       print = json_member(&reading->root, "steps_per_print");
@@ -481,6 +512,7 @@ static enum status read_file(struct reading *reading) {
     TRY(read_optimizer(reading));
     TRY(read_scheduler(reading));
     TRY(read_zero(reading));
+    TRY(read_bf16(reading));
     return read_rest(reading);
 }
 

@@ -81,8 +81,11 @@ static enum status resolve_shape(struct resolve *resolve) {
     struct options *options = resolve->options;
     const struct dataset *data = resolve->config->dataset;
     struct model_config *shape = &resolve->config->shape;
-    if (!option_is_set(options, OPTION_classes))
+    if (!option_is_set(options, OPTION_classes)) {
         options->classes = data->classes, option_resolve(options, OPTION_classes);
+        /* Data of a program's own may have no classes, which nobody could ask for. */
+        if (data->classes < 2) option_derive(options, OPTION_classes);
+    }
     if (options->classes < data->classes)
         return fail(STATUS_USAGE, "--data %s has %lld classes, %s %lld", options->data,
                     (long long)data->classes,

@@ -84,11 +84,25 @@ void session_facts(struct session *session) {
     add_fact(session, FACT_RAN_ON, "compiler", mem_text(__VERSION__));
 }
 
+/* Of a model or data set of the program's own, no other program can make use: its name is kept. */
+static char *own_program(const struct run_config *config) {
+    char program[4096] = "";
+    bool own = config->model->own || config->dataset->ops->own;
+    ssize_t length = own ? readlink("/proc/self/exe", program, sizeof program - 1) : 0;
+    if (length <= 0) return mem_text("");
+    program[length] = 0;
+    return mem_format(OPTION_PROGRAM_LINE "%s\n", program);
+}
+
 static enum status write_texts(struct session *session) {
     char *yaml = options_write_yaml(&session->job.options),
+         *program = own_program(&session->job.plan->config),
+         *whole = mem_format("%s%s", program, yaml),
          *path = folder_path(session->folder, "config.yml");
-    enum status status = file_write_text(path, yaml);
+    enum status status = file_write_text(path, whole);
     free(yaml);
+    free(program);
+    free(whole);
     free(path);
     TRY(status);
     path = folder_path(session->folder, "data.json");

@@ -64,13 +64,25 @@ static enum status outline_now(const struct options *options, struct dataset **o
     return STATUS_OK;
 }
 
+/* Whether nothing says what the data were: weights without a run, and pictures or rows to predict.
+ */
+static bool is_like_pictures(const struct options *options, const struct model *model) {
+    return !option_is_given(options, OPTION_data) && options->command == COMMAND_PREDICT &&
+           option_is_given(options, OPTION_input) && input_is_file(options->input) &&
+           option_is_given(options, OPTION_classes) && model_side(model) > 0;
+}
+
 enum status trained_like(const struct options *options, struct dataset **out) {
     *out = NULL;
     if (!is_named_now(options, OPTION_data)) TRY(outline_now(options, out));
     if (*out) return STATUS_OK;
     const struct model *model = model_find(options->model);
     CHECK(model, "no model is called %s", options->model);
-    return resolve_data(options, model, out);
+    if (!is_like_pictures(options, model)) return resolve_data(options, model, out);
+    int64_t side =
+        option_is_given(options, OPTION_image_size) ? options->image_size : model_side(model);
+    *out = outline_of_pictures(side, options->classes);
+    return STATUS_OK;
 }
 
 enum status trained_check(const struct options *options, const struct dataset *data) {
@@ -171,6 +183,29 @@ static enum status refuse_nameless(const char *path, bool folder) {
                 path);
 }
 
+/* To predict, a number of classes is enough for a model of images. */
+static enum status check_data_named(const char *path, const struct options *given) {
+    const struct model *model = model_find(given->model);
+    bool images = given->command == COMMAND_PREDICT && model && model_side(model) > 0;
+    if (option_is_given(given, OPTION_data) || names_data(given)) return STATUS_OK;
+    if (!images)
+        return fail(STATUS_USAGE,
+                    "%s: weights do not say which data they are for\n  name --data too; "
+                    "synthetic:size=N,classes=N tells shapes alone",
+                    path);
+    if (!option_is_given(given, OPTION_input))
+        return fail(STATUS_USAGE,
+                    "%s: there is nothing to predict\n  name --input, pictures or rows of a .npy "
+                    "file; or --data, a data set",
+                    path);
+    if (!option_is_given(given, OPTION_classes))
+        return fail(STATUS_USAGE,
+                    "%s: weights do not say of how many classes they are\n  name --classes N; or "
+                    "--data, a data set that has them",
+                    path);
+    return STATUS_OK;
+}
+
 /* Whether two specs, "KIND:PATH,...", name one file or folder; keys behind the path may differ. */
 static bool is_one_place(const char *a, const char *b) {
     const char *const spec[] = {a, b};
@@ -208,12 +243,9 @@ static enum status merge(const struct options *given, struct options *out) {
         if (status == STATUS_OK) status = take_size(given, out);
     } else if (!option_is_given(given, OPTION_model))
         status = refuse_nameless(path, S_ISDIR(info.st_mode));
-    else if (!option_is_given(given, OPTION_data) && !names_data(given))
-        status = fail(STATUS_USAGE,
-                      "%s: weights do not say which data they are for\n  name --data too; "
-                      "synthetic:size=N,classes=N tells shapes alone",
-                      path);
     else
+        status = check_data_named(path, given);
+    if (status == STATUS_OK && !folder)
         status = set_number(out, OPTION_micro_batch_size, out->batch);
     free(folder);
     TRY(status);

@@ -15,7 +15,8 @@ enum status trained_with(const struct options *given, enum status (*run)(const s
 
 /* Local, blocking. With the options of trained_with: what the data look like that the model was
  * trained on, for inputs without labels. As the run noted it (data.json), or where there is no such
- * note, or --data is named now, the data set itself. The caller frees it. */
+ * note, or --data is named now, the data set itself. Of weights without a run, where --data is not
+ * named, pictures of --classes. The caller frees it. */
 enum status trained_like(const struct options *options, struct dataset **out);
 /* Local, blocking. Refuses data that the model of a run was not made for: see outline_check. */
 enum status trained_check(const struct options *options, const struct dataset *data);

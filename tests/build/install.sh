@@ -14,9 +14,11 @@ version=$(pkg-config --modversion stretto)
 ${CC:-gcc} user.c $(pkg-config --cflags --libs stretto) -o shared
 test "$(LD_LIBRARY_PATH=$at/lib ./shared)" = "$version"
 readelf -d shared | grep -q 'libstretto.so.0'
-# The examples, against the installed header and library alone.
+# The examples, as they are installed, against the installed header and library alone.
 export LD_LIBRARY_PATH="$at/lib"
-for example in "$ROOT"/examples/*.c; do
+examples=$at/share/doc/stretto/examples
+for example in "$ROOT"/examples/*.c; do cmp "$example" "$examples/${example##*/}"; done
+for example in "$examples"/*.c; do
     name=$(basename "$example" .c)
     ${CC:-gcc} -std=gnu11 -Wall -Wextra -Werror "$example" $(pkg-config --cflags --libs stretto) -lm -o "$name"
 done
@@ -28,7 +30,7 @@ awk '/^at / { exit !($4 > 0.45 && $4 < 0.55) } END { if (!NR) exit 1 }' own.out 
 # A program is the command for its own rows, too: ranks as processes end where those of one do.
 cat >command.c <<END
 #define main own_main
-#include "$ROOT/examples/own_model.c"
+#include "$examples/own_model.c"
 #undef main
 int main(int argc, char **argv) { return stretto_add_model(&model) ? 1 : stretto_main(argc, argv); }
 END
@@ -38,6 +40,15 @@ words="train --model surface --threads 1 --steps 8 --micro-batches 4 --eval-ever
 ./command $words --out two -n 2 --strategy 1f1b
 hash() { sed -n 's/^ *"param_hash": "\([^"]*\)".*/\1/p' "$1/summary.json"; }
 [ -n "$(hash one)" ] && [ "$(hash one)" = "$(hash two)" ] || { echo "one $(hash one), two $(hash two)"; exit 1; }
+# The program that comes without its model says which has it.
+here=$(pwd)
+for line in "eval one" "predict one --output x.npy" "train --resume --out one" "explain --config one/config.yml" "eval one/checkpoints"; do
+    [ "$line" != "eval one/checkpoints" ] || { ./command $words --save-every 4 --overwrite --out one; line="eval one/checkpoints/$(ls one/checkpoints | head -n 1)"; }
+    code=0
+    "$at/bin/stretto" $line >stock.out 2>&1 || code=$?
+    [ $code = 2 ] && grep -q "model 'surface' is of the program $here/command" stock.out || { echo "$line: $code"; cat stock.out; exit 1; }
+done
+./command eval one --threads 1 --quiet
 if mpirun --version 2>/dev/null | grep -q 'Open MPI' && "$at/bin/stretto" doctor | grep -q 'optional parts .*MPI built'; then
     mpirun --allow-run-as-root --oversubscribe --bind-to none -np 2 ./own_model $options >mpi.out
     [ "$(grep -c "$(tail -n 1 own.out)" mpi.out)" = 2 ] || { cat mpi.out; exit 1; }

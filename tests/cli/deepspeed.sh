@@ -30,6 +30,12 @@ refused() { # WORDS OPTION...
     "$STRETTO" explain $run "$@" >out 2>err
     [ $? = 2 ] && grep -q "$words" err || say "$*: $(cat err)"
 }
+# bf16; what is typed wins.
+echo '{"bf16": {"enabled": true}}' >bf16.json
+"$STRETTO" explain $run --deepspeed bf16.json >out 2>err || say "bf16: $(cat err)"
+grep -q bf16 out || say "bf16: $(cat out)"
+"$STRETTO" explain $run --deepspeed bf16.json --dtype f32 >out 2>err || say "f32: $(cat err)"
+! grep -q bf16 out || say "bf16 wins over what is typed: $(cat out)"
 refused '64 = ? x 4 x 3 does not hold' -n 3 --deepspeed ds.json
 echo '{"train_batch": 3}' >typo.json
 refused 'typo.json:1: train_batch: unknown key; did you mean train_batch_size' --deepspeed typo.json

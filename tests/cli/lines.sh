@@ -36,6 +36,10 @@ done <<'END'
 2|err|did you mean: stretto train --resume --out /tmp|train --resume /tmp
 2|err|did you mean: stretto predict --input /dev/null|predict runs/first /dev/null
 2|err|did you mean --workers?|train --num-workers 2
+2|err|did you mean zero3?|explain --strategy fsdp
+2|err|did you mean --strategy zero3?|train --fsdp
+2|err|did you mean --lr?|train --learning_rate=0.1
+2|err|there is no tensor parallelism here|simulate --tensor-parallel 2
 2|err|did you mean --epochs?|train --num-epochs 2
 2|err|did you mean --weights?|train --pretrained r18.safetensors
 0|out|  synthetic[:key=value,...]|help explain

@@ -180,4 +180,30 @@ for ranks in 1 2; do
     [ $got = 143 ] || say "SIGTERM, $ranks ranks: exit $got: $(cat err)"
     ls -A | grep '^refused' && say "SIGTERM, $ranks ranks: left behind"
 done
+# Weights alone, of a model of images: how many classes they have is all that must be said. The rows are those that a data set
+# of this shape stands for, and pictures those of a folder of ImageNet's normalisation.
+"$STRETTO" train --model resnet18 --data synthetic:size=32,classes=7,count=8,test_count=4 --batch 4 --steps 1 --lr 0 --threads 1 \
+    --eval-every never --save-every never --quiet --out alone || say "alone: exit $?"
+mv alone/model.safetensors alone.safetensors
+alone="alone.safetensors --model resnet18 --classes 7 --threads 1 --quiet --as logits"
+header large.npy '<f4' '(2, 3, 224, 224)' False
+zeros large.npy $((2 * 3 * 224 * 224 * 4))
+for options in "" "-n 2"; do
+    "$STRETTO" predict $alone $options --input large.npy --output have.npy || say "weights alone $options: exit $?"
+    "$STRETTO" predict $alone --data synthetic:size=224,classes=7 --input large.npy --output want.npy || say "with data: exit $?"
+    cmp -s have.npy want.npy || say "weights alone $options: other rows"
+done
+if "$STRETTO" doctor 2>/dev/null | grep -q 'pictures built'; then
+    mkdir -p likes/train/x likes/test/x
+    cp "$ROOT/tests/fuzz/corpus/picture/rgb8.png" likes/train/x/ && cp likes/train/x/rgb8.png likes/test/x/
+    "$STRETTO" predict $alone --image-size 64 --input likes/test --output have.npy || say "pictures alone: exit $?"
+    "$STRETTO" predict $alone --image-size 64 --data folder:likes --input likes/test --output want.npy 2>/dev/null || say "with a folder: exit $?"
+    cmp -s have.npy want.npy || say "pictures alone: other answers"
+fi
+alone="alone.safetensors --model resnet18 --output refused.npy"
+refused 2 'weights do not say of how many classes they are' $alone --input large.npy
+refused 2 'there is nothing to predict' $alone --classes 7
+refused 3 'not this model' $alone --classes 8 --input large.npy
+refused 3 'its shape is \[2,3,224,224\], the model takes rows of \[3,64,64\]' $alone --classes 7 --image-size 64 --input large.npy
+refused 2 'weights do not say which data they are for' alone.safetensors --model gpt2 --classes 7 --input large.npy --output refused.npy
 exit $failed

@@ -42,6 +42,13 @@ both "$probe" --init "tcp://127.0.0.1:$(free_port)" --key key
 RANK=1 WORLD_SIZE=2 "$probe" --init env:// >out1 2>err1 &
 RANK=0 WORLD_SIZE=2 code 0 "$probe" --init env://
 wait $! || { cat err1; exit 1; }
+# the same without --init, which these four variables replace; and with --rank and --world-size
+RANK=1 WORLD_SIZE=2 "$probe" >out1 2>err1 &
+RANK=0 WORLD_SIZE=2 code 0 "$probe"
+wait $! || { cat err1; exit 1; }
+says out '^rank 0 of 2'
+says out1 '^rank 1 of 2'
+both "$probe"
 [ -z "$(ls -A private/stretto)" ] || { ls -A private/stretto; exit 1; }
 # one rank was told another world: however they meet, all end, and all name a rank and both numbers; nobody waits for the join limit
 odd_world() { # ODD WORLD INIT...
@@ -72,10 +79,16 @@ done
 code 2 "$probe" --rank 0 --world-size 2 --init tcp://198.51.100.1:29500
 says err 'needs a key'
 says err 'stretto key job.key'
+MASTER_ADDR=198.51.100.1 RANK=0 WORLD_SIZE=2 code 2 "$probe"
+says err 'MASTER_ADDR 198.51.100.1, MASTER_PORT [0-9]* between hosts needs a key'
+MASTER_ADDR= RANK=0 WORLD_SIZE=2 code 2 "$probe"
+says err 'MASTER_PORT is set but MASTER_ADDR is not'
+unset MASTER_ADDR MASTER_PORT
 code 2 "$probe" --rank 0 --world-size 2
 says err 'init is missing'
-MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 code 2 "$probe" --rank 0 --world-size 2
-says err 'init env:// takes MASTER_ADDR and MASTER_PORT, which are set'
+says err 'or MASTER_ADDR and MASTER_PORT'
+MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 code 2 "$probe" --nodes 2 --node-rank 0
+says err '--init env:// takes MASTER_ADDR and MASTER_PORT'
 chmod 644 key
 code 2 "$probe" --rank 0 --world-size 2 --init tcp://127.0.0.1:29500 --key key
 says err 'key'

@@ -31,6 +31,17 @@ ends_as run "$want"
 "$STRETTO" key job.key >/dev/null || exit 1
 by_hand 0 3 --init "tcp://127.0.0.1:$(free_port)" --key job.key
 ends_as run "$want"
+# by the four variables that PyTorch's users set, and nothing else
+rm -rf run
+export MASTER_ADDR=127.0.0.1 MASTER_PORT="$(free_port)" WORLD_SIZE=3
+for rank in 1 2; do
+    RANK=$rank train $small --out run >out$rank 2>err$rank &
+    eval "job$rank=$!"
+done
+RANK=0 code 0 train $small --out run
+wait $job1 && wait $job2 || { cat err1 err2; exit 1; }
+unset MASTER_ADDR MASTER_PORT WORLD_SIZE
+ends_as run "$want"
 # one rank was told something else: field and both values, on every rank, before step 1
 for row in lr:0.01:0.02 seed:0:5 model:mlp:resnet8 batch:24:48; do
     field=${row%%:*} rest=${row#*:}

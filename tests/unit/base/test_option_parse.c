@@ -81,6 +81,18 @@ static const struct {
     {COMMAND_TRAIN, "-x", STATUS_USAGE, {"'-x'", "unknown option"}},
     {COMMAND_TRAIN, "-hx", STATUS_USAGE, {"'-hx'", "unknown option"}},
     {COMMAND_TRAIN, "--stage 2", STATUS_USAGE, {"'--stage'", "did you mean --stages?"}},
+    {COMMAND_TRAIN, "-np 2", STATUS_USAGE, {"'-np'", "did you mean -n, --local-ranks?"}},
+    {COMMAND_TRAIN, "--n 2", STATUS_USAGE, {"'--n'", "did you mean -n, --local-ranks?"}},
+    {COMMAND_TRAIN, "--learning-rate=0.1", STATUS_USAGE, {"did you mean --lr?", ""}},
+    {COMMAND_TRAIN, "--batch-size 8", STATUS_USAGE, {"did you mean --batch?", "of all ranks"}},
+    {COMMAND_TRAIN, "--fsdp", STATUS_USAGE, {"'--fsdp'", "did you mean --strategy zero3?"}},
+    {COMMAND_TRAIN, "--strategy FSDP", STATUS_USAGE, {"'FSDP'", "did you mean zero3?"}},
+    {COMMAND_TRAIN, "--strategy fp16", STATUS_USAGE, {"'fp16'", "did you mean --dtype bf16?"}},
+    {COMMAND_TRAIN, "--dtype fp16", STATUS_USAGE, {"'fp16'", "did you mean bf16?"}},
+    {COMMAND_TRAIN, "--tp 2", STATUS_USAGE, {"'--tp'", "there is no tensor parallelism here"}},
+    {COMMAND_EXPLAIN, "--gpus=2", STATUS_USAGE, {"'--gpus=2'", "--device"}},
+    {COMMAND_EXPLAIN, "--device gpu", STATUS_USAGE, {"'gpu'", "--device"}},
+    {COMMAND_EVAL, "run --learning-rate 1", STATUS_USAGE, {"unknown option", "eval --help"}},
     {COMMAND_TRAIN, "--lr", STATUS_USAGE, {"--lr needs a value", "a number"}},
     {COMMAND_SIMULATE, "--costs", STATUS_USAGE, {"--costs needs a value: --costs f=1,...", ""}},
     {COMMAND_TRAIN, "--lr --batch 3", STATUS_USAGE, {"--lr needs a value", ""}},
@@ -245,4 +257,38 @@ Test(base_option_parse, help_lists_every_option_of_the_command_and_no_other) {
             cr_expect_leq(strcspn(line, "\n"), 110u, "%.60s", line);
         free(text);
     }
+}
+
+/* Where the entry of an option begins, which is there once. */
+static size_t place_of(const char *text, const char *option) {
+    char *entry = mem_format("\n      --%s ", option), *at = strstr(text, entry);
+    bool once = at && !strstr(at + 1, entry);
+    free(entry);
+    cr_assert(once, "--%s is not there once: %s", option, text);
+    return (size_t)(at - text);
+}
+
+/* What one looks up a command for stands first: before the first option that train has, too. */
+Test(base_option_parse, help_begins_with_the_options_of_the_command) {
+    static const struct {
+        enum option_command command;
+        const char *own[5], *shared;
+    } cases[] = {
+        {COMMAND_PREDICT, {"split", "input", "output", "as", "top"}, "model"},
+        {COMMAND_EVAL, {"split", "output"}, "model"},
+        {COMMAND_LAUNCH, {"emit"}, "model"},
+        {COMMAND_EXPLAIN, {"show", "draw"}, "model"},
+        {COMMAND_CHECK, {"numeric"}, "model"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *text = help_of(cases[i].command);
+        size_t behind = place_of(text, cases[i].shared);
+        for (int k = 0; k < 5 && cases[i].own[k]; k++)
+            cr_expect_lt(place_of(text, cases[i].own[k]), behind, "%s: --%s",
+                         option_commands[__builtin_ctz(cases[i].command)].name, cases[i].own[k]);
+        free(text);
+    }
+    char *train = help_of(COMMAND_TRAIN);
+    cr_expect_null(strstr(train, "options of train"), "%s", train);
+    free(train);
 }

@@ -66,10 +66,27 @@ Test(base_option_yaml, nothing_is_fine) {
     }
 }
 
+struct refusal {
+    const char *text, *part[2];
+};
+
+static void expect_refused(const struct refusal *cases, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        struct options options;
+        options_init(COMMAND_TRAIN, &options);
+        cr_expect_eq(parse(cases[i].text, &options), STATUS_USAGE, "'%s' was read", cases[i].text);
+        for (int part = 0; part < 2; part++)
+            cr_expect(strstr(message, cases[i].part[part]), "'%s': '%s' not in: %s", cases[i].text,
+                      cases[i].part[part], message);
+        int lines = 0;
+        for (const char *c = message; *c; c++) lines += *c == '\n';
+        cr_expect(lines >= 1 && lines <= 3, "%s", message);
+        options_free(&options);
+    }
+}
+
 Test(base_option_yaml, refused) {
-    static const struct {
-        const char *text, *part[2];
-    } cases[] = {
+    static const struct refusal cases[] = {
         {"lr: 0.1\nbacth: 3\n", {"c.yml:2:1: 'bacth'", "did you mean batch?"}},
         {"lr: 0.1\nlr: 0.2\n", {"c.yml:2:1: lr is given twice", "line 1"}},
         {"lr: 0.1\noptimizer: {lr: 0.2}\n", {"c.yml:2:13: lr is given twice", "line 1"}},
@@ -106,18 +123,42 @@ Test(base_option_yaml, refused) {
         {"optimizer: {optimizer: {lr: 1}}\n", {"optimizer takes one value", "not a mapping"}},
         {"[[[[[[[[[[[[[[[[[[[[[[", {"c.yml:1:1:", "option: value"}},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct options options;
-        options_init(COMMAND_TRAIN, &options);
-        cr_expect_eq(parse(cases[i].text, &options), STATUS_USAGE, "'%s' was read", cases[i].text);
-        for (int part = 0; part < 2; part++)
-            cr_expect(strstr(message, cases[i].part[part]), "'%s': '%s' not in: %s", cases[i].text,
-                      cases[i].part[part], message);
-        int lines = 0;
-        for (const char *c = message; *c; c++) lines += *c == '\n';
-        cr_expect(lines >= 1 && lines <= 3, "%s", message);
-        options_free(&options);
-    }
+    expect_refused(cases, sizeof cases / sizeof cases[0]);
+}
+
+/* A file names the program that has its model: one that has none says which to use, of names that
+ * it knows it says nothing. */
+Test(base_option_yaml, names_of_another_program_are_its_own) {
+    static const struct refusal cases[] = {
+        {"# program: /opt/mine\nmodel: surface\n",
+         {"c.yml:2:8: model 'surface' is of the program /opt/mine", "use that program"}},
+        {"# all\n# program: /opt/my own\ndata: rows:x\n",
+         {"data 'rows:x' is of the program /opt/my own", ""}},
+        {"# program:\nmodel: surface\n", {"'surface' is not allowed", ""}},
+        {"# program: /opt/mine\nlr: fast\n", {"lr: 'fast' is not allowed", ""}},
+        {"model: surface\n", {"'surface' is not allowed", ""}},
+    };
+    struct options options;
+    expect_refused(cases, sizeof cases / sizeof cases[0]);
+    options_init(COMMAND_TRAIN, &options);
+    cr_expect_eq(parse("# program: /opt/mine\nmodel: mlp\ndata: npy:x.npz\nseed: 3\n", &options),
+                 STATUS_OK, "%s", message);
+    options_free(&options);
+}
+
+Test(base_option_yaml, words_of_other_systems_are_answered) {
+    static const struct refusal cases[] = {
+        {"learning_rate: 0.1\n", {"c.yml:1:1: 'learning_rate'", "did you mean lr?"}},
+        {"optimizer: {learning_rate: 0.1}\n", {"c.yml:1:13: 'learning_rate'", "mean lr?"}},
+        {"{\"batch_size\": 3}\n", {"'batch_size'", "did you mean batch?"}},
+        {"fsdp: {min_params: 1}\n", {"'fsdp'", "did you mean strategy: zero3?"}},
+        {"strategy: fsdp\n", {"c.yml:1:11: strategy: 'fsdp'", "did you mean zero3?"}},
+        {"dtype: fp16\n", {"c.yml:1:8: dtype: 'fp16'", "did you mean bf16?"}},
+        {"tensor_parallel: 2\n", {"'tensor_parallel'", "there is no tensor parallelism"}},
+        {"n: 2\n", {"'n'", "did you mean local-ranks?"}},
+        {"gpus: 2\n", {"'gpus'", "device"}},
+    };
+    expect_refused(cases, sizeof cases / sizeof cases[0]);
 }
 
 /* Any beginning of a good file is either read or refused with one message; nothing else happens. */

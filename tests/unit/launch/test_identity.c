@@ -184,13 +184,25 @@ Test(launch_identity, ranks_of_the_host) {
         {{0}, {0}, 1, 0},
         {{"RANK=1", "WORLD_SIZE=8", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=4"}, {0}, 4, 0},
         {{"RANK=1", "WORLD_SIZE=8", "LOCAL_WORLD_SIZE=4"}, {0}, 4, 0},
-        {{"RANK=1", "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=4"}, {0}, 2, 0},
+        {{"LOCAL_WORLD_SIZE=4"}, {1, 2, 0}, 2, 0},
         {{"RANK=1", "WORLD_SIZE=8"}, {0}, 1, 0},
         {{"RANK=1", "WORLD_SIZE=8"}, {0, 0, "file:///x"}, 1, 0},
         {{"RANK=1", "WORLD_SIZE=8"}, {0, 0, "tcp://127.0.0.1:29500"}, 8, 0},
         {{"RANK=1", "WORLD_SIZE=8", "MASTER_ADDR=localhost", "MASTER_PORT=9"},
          {0, 0, "env://"},
          8,
+         0},
+        /* the same without --init; what --init names wins over them */
+        {{"RANK=1", "WORLD_SIZE=8", "MASTER_ADDR=localhost", "MASTER_PORT=9"}, {0}, 8, 0},
+        {{"RANK=1", "WORLD_SIZE=8", "MASTER_ADDR=localhost", "MASTER_PORT=9"},
+         {0, 0, "tcp://node0:9"},
+         1,
+         0},
+        {{"MASTER_ADDR=127.0.0.1", "MASTER_PORT=9"}, {1, 8, 0}, 8, 0},
+        {{"RANK=1", "WORLD_SIZE=8", "MASTER_ADDR=node0", "MASTER_PORT=9", "LOCAL_RANK=1",
+          "LOCAL_WORLD_SIZE=2"},
+         {0},
+         2,
          0},
         {{0}, {1, 8, "tcp://[::1]:29500"}, 8, 0},
         {{0}, {1, 8, "tcp://node0:29500"}, 1, 0},
@@ -229,6 +241,28 @@ static const struct {
     {{"RANK=two", "WORLD_SIZE=2"}, {0}, "RANK is 'two', not a number"},
     {{"RANK=-1", "WORLD_SIZE=2"}, {0}, "not a number"},
     {{"RANK=1", "WORLD_SIZE=99999999999"}, {0}, "not a number"},
+    {{"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=a"}, {0}, "MASTER_ADDR is set but MASTER_PORT is not"},
+    {{"RANK=1", "WORLD_SIZE=2", "MASTER_PORT=9"}, {0}, "MASTER_PORT is set but MASTER_ADDR is not"},
+    {{"RANK=0", "WORLD_SIZE=1", "MASTER_PORT=9"}, {0}, "MASTER_PORT is set but MASTER_ADDR is not"},
+    {{"MASTER_PORT=9"}, {1, 2, 0}, "MASTER_PORT is set but MASTER_ADDR is not"},
+    {{"RANK=1", "MASTER_ADDR=a", "MASTER_PORT=9"}, {0}, "RANK is set but WORLD_SIZE is not"},
+    {{"WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=9"}, {0}, "WORLD_SIZE is set but RANK is not"},
+    {{"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=70000"},
+     {0},
+     "MASTER_PORT is '70000', not a port"},
+    {{"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=http"},
+     {0},
+     "MASTER_PORT is 'http', not a port"},
+    {{"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=a b", "MASTER_PORT=9"},
+     {0},
+     "MASTER_ADDR is 'a b', not the name or address of a host"},
+    {{"RANK=0", "WORLD_SIZE=0"}, {0}, "RANK 0 is not below WORLD_SIZE 0"},
+    {{"RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=2"}, {0}, "LOCAL_RANK 2 is not below WORLD_SIZE 2"},
+    {{"RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=x"}, {0}, "LOCAL_RANK is 'x', not a number"},
+    {{"RANK=1", "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=0"}, {0}, "LOCAL_WORLD_SIZE is 0"},
+    {{"RANK=1", "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=4"},
+     {0},
+     "LOCAL_WORLD_SIZE 4 is more than WORLD_SIZE 2"},
     {{0}, {-1, 4, 0}, "--world-size is set but --rank is not"},
     {{0}, {4, 4, 0}, "--rank 4 is not below --world-size 4"},
     {{"SLURM_STEP_ID=0", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2"},
@@ -260,5 +294,69 @@ Test(launch_identity, half_set_wrong_and_contradicting_is_refused) {
         cr_expect_eq(status, STATUS_USAGE, "case %zu", i);
         cr_expect(strstr(message, refused[i].says), "case %zu: %s", i, message);
         cr_expect_eq(identity.rank, -7);
+    }
+}
+
+/* A launcher that says where its ranks meet does not take the names that people export. */
+Test(launch_identity, exported_addresses_count_by_hand_alone) {
+    static const struct {
+        const char *entry[ENTRIES];
+        bool by_hand;
+    } cases[] = {
+        {{"RANK=1", "WORLD_SIZE=2"}, true},
+        {{"TORCHELASTIC_RUN_ID=none", "RANK=1", "WORLD_SIZE=2"}, false},
+        {{"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2", "RANK=1", "WORLD_SIZE=2"}, false},
+        {{"SLURM_STEP_ID=0", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "RANK=1", "WORLD_SIZE=2"},
+         false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct launch_identity identity;
+        cr_assert_eq(find(cases[i].entry, &(struct hand){0}, &identity), STATUS_OK, "case %zu", i);
+        cr_expect_eq(launch_is_by_hand(&identity), cases[i].by_hand, "case %zu", i);
+    }
+}
+
+/* An address without RANK: who was to be one of several does not train alone. -n and a job script
+ * say otherwise. */
+Test(launch_identity, an_address_without_a_rank_is_refused) {
+    static const char *const both[] = {"MASTER_ADDR=a", "MASTER_PORT=9", NULL},
+                             *const one[] = {"MASTER_PORT=9", NULL},
+                             *const script[] = {"MASTER_ADDR=a", "SLURM_JOB_ID=7", NULL};
+    struct launch_config config = {
+        .rank = -1, .world = -1, .nodes = -1, .node_rank = -1, .variable = variable};
+    struct launch_identity identity;
+    char message[1024];
+    variables = both;
+    log_capture(message, sizeof message);
+    cr_expect_eq(launch_identity(&config, &identity), STATUS_USAGE);
+    cr_expect(
+        strstr(message, "MASTER_ADDR and MASTER_PORT are set but RANK and WORLD_SIZE are not"),
+        "%s", message);
+    variables = one;
+    cr_expect_eq(launch_identity(&config, &identity), STATUS_USAGE);
+    log_capture(NULL, 0);
+    cr_expect(strstr(message, "MASTER_PORT is set but RANK and WORLD_SIZE are not"), "%s", message);
+    variables = script;
+    cr_expect_eq(launch_identity(&config, &identity), STATUS_OK);
+    variables = both;
+    config.local_ranks = 2;
+    cr_expect_eq(launch_identity(&config, &identity), STATUS_OK);
+}
+
+Test(launch_identity, local_ranks_that_contradict_the_environment_are_refused) {
+    static const char *const four[] = {"RANK=1", "WORLD_SIZE=4", "LOCAL_WORLD_SIZE=2", NULL};
+    static const int local[] = {0, 1, 2, 3, 4, 8};
+    for (size_t i = 0; i < sizeof local / sizeof local[0]; i++) {
+        struct launch_config config = {.local_ranks = local[i],
+                                       .rank = -1,
+                                       .world = -1,
+                                       .nodes = -1,
+                                       .node_rank = -1,
+                                       .variable = variable};
+        struct launch_identity identity;
+        variables = four;
+        bool refused = local[i] == 3 || local[i] == 8;
+        cr_expect_eq(launch_identity(&config, &identity), refused ? STATUS_USAGE : STATUS_OK,
+                     "-n %d", local[i]);
     }
 }

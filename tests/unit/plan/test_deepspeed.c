@@ -187,6 +187,17 @@ Test(plan_deepspeed, zero_and_the_rest) {
                 "keys without effect here: fp16.loss_scale, wandb");
 }
 
+Test(plan_deepspeed, element_type) {
+    expect_line("{\"bf16\": {\"enabled\": true}}", 1, "--dtype bf16", NULL);
+    expect_line("{\"bf16\": {\"enabled\": true, \"immediate_grad_update\": false}, \"data_types\": "
+                "{\"grad_accum_dtype\": \"fp32\"}}",
+                1, "--dtype bf16", "here: bf16.immediate_grad_update");
+    expect_line("{\"bf16\": {\"enabled\": false}, \"fp16\": {\"enabled\": false}}", 1, "", NULL);
+    expect_line("{\"bf16\": {}}", 1, "", NULL);
+    expect_line("{\"bf16\": {\"enabled\": null}}", 1, "", NULL);
+    expect_line("{\"bf16\": null}", 1, "", NULL);
+}
+
 Test(plan_deepspeed, sources_name_the_line) {
     struct deepspeed deepspeed;
     cr_assert_eq(parse("{\n \"zero_optimization\": {\n  \"stage\": 1}}", 1, &deepspeed), STATUS_OK);
@@ -232,8 +243,15 @@ static const struct {
     {"{\"sparse_gradients\": true}", {"sparse_gradients: true is not supported", "false"}},
     {"{\"communication_data_type\": \"fp16\"}", {"'fp16' is not supported", "\"fp32\""}},
     {IN("fp16", "\"enabled\": true"), {"fp16.enabled: true is not supported", "false"}},
-    {IN("bf16", "\"enabled\": true"), {"bf16.enabled: true is not supported", ""}},
+    {IN("fp16", "\"enabled\": true"), {"did you mean --dtype bf16?", "loss scaling"}},
+    {IN("bf16", "\"enabled\": 1"), {"bf16.enabled: 1 is not allowed", "true or false"}},
+    {IN("data_types", "\"grad_accum_dtype\": \"bf16\""), {"'bf16' is not supported", "\"fp32\""}},
     {IN("amp", "\"enabled\": true"), {"amp: is not supported", "\"enabled\": false"}},
+    {IN("amp", "\"enabled\": true"), {"did you mean --dtype bf16?", ""}},
+    {IN("tensor_parallel", "\"autotp_size\": 4"), {"unknown key; there is no tensor par", ""}},
+    {"{\"learning_rate\": 0.1}", {"learning_rate: unknown key; did you mean --lr?", ""}},
+    {"{\"fsdp\": true}", {"fsdp: unknown key; did you mean --strategy zero3?", ""}},
+    {IN("zero_optimization", "\"cpu_offload\": true"), {"nothing is moved off a device here", ""}},
     {IN("elasticity", "\"max_train_batch_size\": 3"), {"elasticity: is not supported", ""}},
     {"{\"aio\": 3}", {"aio: 3 is not allowed", "an object"}},
     {"{\"optimizer\": 3}", {"optimizer: 3 is not allowed", "an object"}},
