@@ -15,6 +15,7 @@
 #include "run/folder.h"
 #include "run/narrow_gain.h"
 #include "run/option_files.h"
+#include "run/resume.h"
 #include "run/trained.h"
 #include "view/explain.h"
 
@@ -72,7 +73,7 @@ bool start_keeps_run(const struct start *start) {
 
 enum status start_check_weights(const struct start *start, const struct job *job) {
     const struct options *options = &job->options;
-    bool read = option_is_set(options, OPTION_weights) && start_keeps_run(start);
+    bool read = resume_reads_weights(options) && start_keeps_run(start);
     return read ? checkpoint_check_weights(job->plan, options->weights) : STATUS_OK;
 }
 
