@@ -235,6 +235,38 @@ bool file_is_at(int fd, const char *path) {
            mine.st_dev == theirs.st_dev;
 }
 
+bool file_is_same(const char *a, const char *b) {
+    struct stat one, other;
+    return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_ino == other.st_ino &&
+           one.st_dev == other.st_dev;
+}
+
+char *file_absolute(const char *path) {
+    char *here = *path == '/' ? NULL : getcwd(NULL, 0);
+    while (here && path[0] == '.' && path[1] == '/') path += 1 + strspn(path + 1, "/");
+    char *whole = !here                    ? mem_text(path)
+                  : strcmp(path, ".") == 0 ? mem_text(here)
+                                           : mem_format("%s/%s", here[1] ? here : "", path);
+    free(here);
+    return whole;
+}
+
+char *file_resolved(const char *path) {
+    char *whole = file_absolute(path), *end = whole + strlen(whole), *real = NULL, *out;
+    while (end > whole + 1 && end[-1] == '/') *--end = 0;
+    for (char *cut = strrchr(whole, '/'); !real && cut;
+         cut = memrchr(whole, '/', (size_t)(cut - whole))) {
+        *cut = 0;
+        real = realpath(cut == whole ? "/" : whole, NULL);
+        *cut = '/';
+        if (real) out = mem_format("%s%s", real[1] ? real : "", cut);
+    }
+    if (!real) return whole;
+    free(real);
+    free(whole);
+    return out;
+}
+
 bool file_exists(const char *path) {
     struct stat info;
     return lstat(path, &info) == 0;

@@ -62,6 +62,12 @@ enum status file_write_text(const char *path, const char *text);
 /* Local. Whether the open file is still the one of that name: others may have removed or replaced
  * it. */
 bool file_is_at(int fd, const char *path);
+/* Local. Whether both names are of one file that is there, by whatever links. */
+bool file_is_same(const char *a, const char *b);
+/* Local. The path from the root, of names as they are: no link is followed. file_resolved follows
+ * those of the part that is there, but for a link at its end. The caller frees both. */
+char *file_absolute(const char *path);
+char *file_resolved(const char *path);
 /* Local. True when the path exists; is a regular file, or a link to one. folder_make creates
  * parents too; each new folder is synced in its parent. folder_make_new needs the parent, and tells
  * whether this call made the folder: of several processes at once one does. folder_remove takes all

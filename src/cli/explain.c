@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "run/folder.h"
+#include "run/outputs.h"
 #include "run/resume.h"
 #include "run/session.h"
 #include "run/start.h"
@@ -64,6 +65,7 @@ static enum status explain_with(const struct options *options) {
     struct job job;
     struct start start;
     TRY(start_find(options, &start));
+    if (start_keeps_run(&start)) TRY(outputs_check(options));
     TRY(job_open(options, &start.info, &job));
     enum status status = print_with_outlook(&job);
     if (status == STATUS_OK) status = start_check(&start, &job);

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "control/control.h"
+#include "run/outputs.h"
 
 static enum status print(const struct control_secret *secret) {
     char text[2 * CONTROL_SECRET_BYTES + 1];
@@ -21,6 +22,11 @@ static enum status print(const struct control_secret *secret) {
 
 enum status key_run(const struct options *options) {
     struct control_secret secret;
+    struct output output = {.kind = OUTPUT_SECRET, .label = "key"};
+    if (options->argument_count) {
+        output.path = options->argument[0];
+        TRY(outputs_judge(&output, options));
+    }
     TRY(control_secret_new(&secret));
     enum status status = options->argument_count
                              ? control_secret_save(options->argument[0], &secret)

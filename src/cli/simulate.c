@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "plan/resolve.h"
+#include "run/outputs.h"
 #include "run/resume.h"
 #include "view/outlook.h"
 
@@ -33,6 +34,7 @@ static enum status simulate_with(const struct options *options) {
     struct rank_info info = info_of(options);
     struct job job;
     struct outlook outlook;
+    TRY(outputs_check(options));
     TRY(job_open(options, &info, &job));
     enum status status = outlook_open(&job, &outlook);
     if (status == STATUS_OK) {

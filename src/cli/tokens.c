@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "data/tokens.h"
+#include "run/outputs.h"
 
 enum { BYTE_TOKENS = 256, CHUNK = 1 << 16, TEST_PART = 10 };
 
@@ -79,11 +80,26 @@ static enum status check_free(const struct options *options, const char *folder)
     return STATUS_OK;
 }
 
+/* Whether both files may be written; with --overwrite older ones are there. */
+static enum status check_places(const struct options *options, const char *folder) {
+    static const char *const names[] = {"train.tokens", "test.tokens"};
+    enum status status = outputs_judge_folder(folder, "tokens");
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && status == STATUS_OK; i++) {
+        char *path = folder_path(folder, names[i]);
+        struct output output = {
+            .kind = OUTPUT_TOKENS, .path = path, .label = "tokens", .folder_later = true};
+        status = outputs_judge(&output, options);
+        free(path);
+    }
+    return status;
+}
+
 enum status tokens_run(const struct options *options) {
     const char *folder = options->argument[options->argument_count - 1];
     struct bytes train = {0}, test = {0};
     bool two = options->argument_count == 3;
     TRY(check_free(options, folder));
+    TRY(check_places(options, folder));
     enum status status = file_read(options->argument[0], (size_t)1 << 40, &train);
     if (status == STATUS_OK && two)
         status = file_read(options->argument[1], (size_t)1 << 40, &test);

@@ -183,6 +183,38 @@ static enum status fail_unknown(const char *spec) {
     return status;
 }
 
+/* Where the path of a spec begins and how long it is; NULL: it has none. */
+static const char *path_in(const char *spec, const struct dataset_ops *ops, size_t *length) {
+    const char *colon = strchr(spec, ':'), *form = ops ? ops->argument : NULL;
+    bool is = form && (strncmp(form, "DIR", 3) == 0 || strncmp(form, "FILE", 4) == 0);
+    if (!colon || !colon[1] || !is) return NULL;
+    *length = strchr(form, '[') ? strcspn(colon + 1, ",") : strlen(colon + 1);
+    return colon + 1;
+}
+
+void dataset_paths(const char *spec, void (*visit)(void *context, const char *path),
+                   void *context) {
+    size_t length;
+    const struct dataset_ops *ops = find(spec, strcspn(spec, ":"));
+    const char *at = path_in(spec, ops, &length);
+    if (!at) return;
+    char *path = mem_format("%.*s", (int)length, at);
+    visit(context, path);
+    if (ops->named) ops->named(at, visit, context);
+    free(path);
+}
+
+char *dataset_absolute(const char *spec) {
+    size_t length;
+    const char *at = path_in(spec, find(spec, strcspn(spec, ":")), &length);
+    if (!at || length == 0) return mem_text(spec);
+    char *path = mem_format("%.*s", (int)length, at), *whole = file_absolute(path),
+         *out = mem_format("%.*s%s%s", (int)(at - spec), spec, whole, at + length);
+    free(path);
+    free(whole);
+    return out;
+}
+
 static enum status find_checked(const char *spec, const struct dataset_ops **ops,
                                 const char **argument) {
     const char *colon = strchr(spec, ':');

@@ -68,7 +68,9 @@ struct dataset {
  * `read` may be called from many threads, each with scratch_bytes of its own, 64-byte aligned. */
 struct dataset_ops {
     const char *name;
-    const char *argument; /* for help: "DIR", "[key=value,...]"; NULL: takes none */
+    /* For help: "DIR", "FILE[,...]", "[key=value,...]"; NULL: takes none. What begins with DIR or
+     * FILE is a path, up to the first comma where more may follow. */
+    const char *argument;
     const char *help;
     const char
         *needs; /* not built in: the library this build was made without; then open is NULL */
@@ -84,6 +86,10 @@ struct dataset_ops {
      * damaged files are left out. `like` stays until it is closed. NULL: it has no such files. */
     enum status (*inputs)(const char *paths, const struct dataset *like, bool skip,
                           struct dataset *out);
+    /* Local. Calls `visit` with the files below its path that the argument names. NULL: it names
+     * none. */
+    void (*named)(const char *argument, void (*visit)(void *context, const char *path),
+                  void *context);
     /* The path of the file that holds a sample, the caller's to free; NULL: none does. */
     char *(*file)(const struct dataset *dataset, enum split split, int64_t index);
     void (*close)(struct dataset *dataset);
@@ -114,6 +120,12 @@ enum status dataset_read(const struct dataset *dataset, enum split split, int64_
 /* The same without allocating: `scratch` is the caller's, scratch_bytes, 64-byte aligned. */
 enum status dataset_read_in(const struct dataset *dataset, enum split split, int64_t index,
                             uint64_t key, void *scratch, void *const out[]);
+
+/* Local. Calls `visit` with the paths that a spec names, whether or not they are there: its file or
+ * folder, and files in it that it names; nothing of a spec that is wrong. dataset_absolute gives
+ * the same spec with its path from the root, which the caller frees. */
+void dataset_paths(const char *spec, void (*visit)(void *context, const char *path), void *context);
+char *dataset_absolute(const char *spec);
 
 /* Local, thread safe. The path of the one file that a sample is read from, which the caller frees;
  * NULL where samples have no files of their own. */

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "data/arrays.h"
 #include "tensor/npy.h"
 
@@ -155,12 +156,34 @@ static enum status npy_data_open(const char *argument, const struct dataset_conf
     return arrays_open("npy", read_arrays, argument, config, out);
 }
 
+/* The arrays of a folder, by their usual names and by those that keys give them. */
+static void npy_named(const char *argument, void (*visit)(void *context, const char *path),
+                      void *context) {
+    static const char *const usual[] = {"x_train", "y_train", "x_test", "y_test"};
+    static const char *const keys[] = {"x", "y", "test_x", "test_y"};
+    char *text = mem_text(argument), *rest = text, *item;
+    const char *folder = strsep(&rest, ",");
+    for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++) {
+        char *path = mem_format("%s/%s.npy", folder, usual[i]);
+        visit(context, path);
+        free(path);
+    }
+    while ((item = strsep(&rest, ","))) {
+        const char *key = strsep(&item, "=");
+        char *path = mem_format("%s/%s.npy", folder, item ? item : "");
+        if (item && TEXT_FIND(key, keys) >= 0) visit(context, path);
+        free(path);
+    }
+    free(text);
+}
+
 extern const struct dataset_ops dataset_npy;
 const struct dataset_ops dataset_npy = {
     .name = "npy",
     .argument = "DIR[,...]",
     .help = "your own images or rows of numbers: NumPy's .npy files, or one .npz",
     .open = npy_data_open,
+    .named = npy_named,
     .read = arrays_read,
     .close = arrays_close,
 };

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "job/paths.h"
 
 enum { PROGRAM_LIMIT = 512 << 20, CONFIG_LIMIT = 1 << 20 };
 static const char step_file[] = "program.txt", last_file[] = "program-last.txt";
@@ -19,7 +20,7 @@ static const enum option_id deciding[] = {
     OPTION_recompute,      OPTION_memory_limit_bytes, OPTION_profile};
 
 static bool same_text(const struct options *a, const struct options *b, enum option_id id) {
-    char *one = option_text(a, id), *other = option_text(b, id);
+    char *one = paths_text(a, id), *other = paths_text(b, id);
     bool same = option_is_given(a, id) == option_is_given(b, id) && strcmp(one, other) == 0;
     free(one);
     free(other);

@@ -11,13 +11,17 @@ static bool ends_in(const char *path, const char *ending) {
     return length > tail && strcmp(path + length - tail, ending) == 0;
 }
 
-enum status draw_write(const char *path, const struct timeline *timeline) {
+enum status draw_check(const char *path) {
     char text[TEXT_QUOTED_BYTES];
-    bool svg = ends_in(path, ".svg");
-    if (!svg && !ends_in(path, ".html"))
-        return fail(STATUS_USAGE, "drawing %s: the name must end in .svg or .html",
-                    text_quoted(path, text));
+    if (ends_in(path, ".svg") || ends_in(path, ".html")) return STATUS_OK;
+    return fail(STATUS_USAGE, "drawing %s: the name must end in .svg or .html",
+                text_quoted(path, text));
+}
+
+enum status draw_write(const char *path, const struct timeline *timeline) {
     struct file_writer writer;
+    bool svg = ends_in(path, ".svg");
+    TRY(draw_check(path));
     TRY(file_begin(path, &writer));
     enum status status = STATUS_OK;
     if (svg)

@@ -10,7 +10,8 @@
 #include "record/timeline.h"
 
 /* Blocking. Writes the drawing atomically: path ends in .svg or .html, other names are
- * STATUS_USAGE. */
+ * STATUS_USAGE, which draw_check tells before. */
+enum status draw_check(const char *path);
 enum status draw_write(const char *path, const struct timeline *timeline);
 
 /* Errors of writing stay in the stream; STATUS_MEMORY. Rows beyond DRAW_SVG_ROWS are thinned out

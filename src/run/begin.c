@@ -16,6 +16,7 @@
 #include "exec/stop.h"
 #include "launch/local.h"
 #include "run/crew.h"
+#include "run/outputs.h"
 #include "run/rank.h"
 #include "run/session.h"
 #include "run/start.h"
@@ -135,6 +136,7 @@ enum status begin(const struct options *options, const struct use *use) {
     TRY(start_find(options, &start));
     start.use = use ? use->run : NULL;
     if (use) start.info.dataset = use->dataset;
+    if (start_keeps_run(&start)) TRY(outputs_check(options));
     /* Whoever read the answers has gone: a write that fails, and no rank that was lost. */
     if (use && start.kind == START_RANK) signal(SIGPIPE, SIG_IGN);
     if (start.kind == START_RANK) return rank_run(options, &start);

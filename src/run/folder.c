@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "exec/checkpoint.h"
 #include "record/summary.h"
+#include "run/outputs.h"
 
 /* Files a run writes; others are found by their names, checkpoints by src/exec. */
 static const char *const run_files[] = {
@@ -35,7 +36,7 @@ static bool has(const char *folder, const char *name) {
 }
 
 /* Marked by a run as it began, or by what it left; a name like config.yml alone is anybody's. */
-static bool is_run(const char *folder) {
+bool folder_is_run(const char *folder) {
     char *summary = folder_path(folder, "summary.json"), *saves = folder_path(folder, checkpoints);
     bool is = has(folder, mark) || summary_is_ours(summary) || checkpoint_is_ours(saves);
     free(summary);
@@ -58,20 +59,29 @@ static bool is_shard(const char *name) {
     return end > 0 && !name[end];
 }
 
+static bool is_rank_log(const char *name) {
+    int number, end = 0;
+    sscanf(name, "rank-%d.log%n", &number, &end);
+    return end > 0 && !name[end];
+}
+
 /* Files a run writes whose names it makes up: events, and those of each rank. */
 static bool is_numbered(const char *name) {
-    int number, tensors = 0, log = 0;
-    if (is_shard(name)) return true;
-    sscanf(name, "rank-%d.safetensors%n", &number, &tensors);
-    sscanf(name, "rank-%d.log%n", &number, &log);
-    return strncmp(name, event_prefix, sizeof event_prefix - 1) == 0 ||
-           (tensors > 0 && !name[tensors]) || (log > 0 && !name[log]);
+    int number, end = 0;
+    if (is_shard(name) || is_rank_log(name)) return true;
+    sscanf(name, "rank-%d.safetensors%n", &number, &end);
+    return strncmp(name, event_prefix, sizeof event_prefix - 1) == 0 || (end > 0 && !name[end]);
 }
 
 static bool is_listed(const char *name) {
     bool is = strcmp(name, mark) == 0;
     for (int i = 0; i < RUN_FILES; i++) is |= strcmp(name, run_files[i]) == 0;
     return is;
+}
+
+bool folder_is_run_name(const char *name) {
+    return is_listed(name) || is_numbered(name) || strcmp(name, checkpoints) == 0 ||
+           strcmp(name, ".stretto-lock") == 0;
 }
 
 /* NAME.tmp.PROCESS: what a write of ours that was killed leaves (base/file.c). Nobody writes now:
@@ -189,12 +199,39 @@ static enum status refuse_foreign(const char *folder, const char *name) {
                 folder, name);
 }
 
+/* What others leave in a folder that is as good as empty: the system, and nodes of this run that
+ * were faster. */
+static bool may_be_there(const char *name) {
+    static const char own[] = ".stretto-";
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, "lost+found") == 0 ||
+           strncmp(name, own, sizeof own - 1) == 0 || is_rank_log(name);
+}
+
+static enum status find_any(void *context, const char *name) {
+    char **found = context;
+    if (may_be_there(name)) return STATUS_OK;
+    *found = mem_text(name);
+    return STATUS_NO;
+}
+
+/* A folder with anything in it, which is not a run's. */
+static enum status refuse_filled(const char *folder) {
+    char *found = NULL;
+    enum status status = folder_each(folder, find_any, &found);
+    if (!found) return status;
+    status = refuse_foreign(folder, found);
+    free(found);
+    return status;
+}
+
 /* What is in the folder and must not be written over; changes nothing. */
 static enum status refuse_run(const struct options *options, const char *folder) {
     const char *name = in_the_way(folder);
-    bool run = name && is_run(folder);
-    if (!name || (run && (options->resume || options->overwrite))) return STATUS_OK;
-    if (!run) return refuse_foreign(folder, name);
+    bool run = folder_is_run(folder);
+    TRY(outputs_judge_folder(folder, "--out"));
+    if (run && options->overwrite) TRY(outputs_keep_inputs(options, folder));
+    if (run && (!name || options->resume || options->overwrite)) return STATUS_OK;
+    if (!run) return name ? refuse_foreign(folder, name) : refuse_filled(folder);
     return fail(STATUS_USAGE,
                 "--out %s holds a run already\n  --resume continues it, --overwrite starts "
                 "anew",
@@ -203,7 +240,7 @@ static enum status refuse_run(const struct options *options, const char *folder)
 
 static enum status make_room(const struct options *options, const char *folder) {
     TRY(refuse_run(options, folder));
-    if (!(options->resume || options->overwrite) || !is_run(folder)) return STATUS_OK;
+    if (!(options->resume || options->overwrite) || !folder_is_run(folder)) return STATUS_OK;
     TRY(folder_remove_named(folder, is_leftover));
     return options->overwrite ? remove_run(folder) : STATUS_OK;
 }
@@ -305,11 +342,11 @@ static enum status check_space(const struct options *options, const char *folder
 
 enum status folder_check(const struct options *options, bool keeps, uint64_t bytes) {
     char *folder = name_of(options);
-    enum status status;
+    enum status status = keeps ? outputs_judge_folder(folder, "--out") : STATUS_OK;
     /* a name of our own choice that another run takes meanwhile is no obstacle */
-    if (!option_is_set(options, OPTION_out) || !file_exists(folder)) {
+    if (status == STATUS_OK && (!option_is_set(options, OPTION_out) || !file_exists(folder))) {
         status = try_missing(folder);
-    } else {
+    } else if (status == STATUS_OK) {
         status = folder_make(folder); /* says so where it is none */
         if (status == STATUS_OK && keeps) status = lock_check(folder);
         if (status == STATUS_OK && keeps) status = refuse_run(options, folder);

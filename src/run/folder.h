@@ -2,13 +2,17 @@
 #ifndef RUN_FOLDER_H
 #define RUN_FOLDER_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "base/option.h"
 #include "run/lock.h"
 
 /* Local, blocking. Makes the folder ready and gives its path (the caller frees it): a new
  * runs/MODEL-DATE-TIME where --out is not given. A folder that holds a run is refused
  * (STATUS_USAGE) without --resume or --overwrite, and one that another process writes to. One that
- * holds files of our names, and no mark, summary or manifest of ours, is refused in any case.
+ * holds files, and no mark, summary or manifest of ours, is refused in any case, and so is what
+ * outputs_judge_folder refuses.
  * --overwrite removes what a run writes and nothing else; both clear what a killed write
  * left. Writes the mark, so that a full disk or a read-only place is known before training. The
  * caller gives `lock` back when the run is over. */
@@ -20,6 +24,11 @@ enum status folder_check(const struct options *options, bool keeps, uint64_t byt
 /* Local, blocking. The same for a node of a job whose first node opens the folder, which they may
  * share: looks at nothing that is in it, and takes nothing away. */
 enum status folder_follow(const struct options *options, char **out);
+
+/* Local, blocking. Whether the folder holds a run of ours; whether a run writes a file, or a folder
+ * of checkpoints, of this name. */
+bool folder_is_run(const char *folder);
+bool folder_is_run_name(const char *name);
 
 /* Local, blocking. Removes a model that several ranks wrote, each a part: an earlier start left it,
  * and model.safetensors is newer. */

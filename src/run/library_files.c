@@ -6,8 +6,11 @@
 #include <sys/stat.h>
 
 #include "base/api.h"
+#include "base/file.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "run/library.h"
+#include "run/outputs.h"
 #include "tensor/safetensors.h"
 
 enum { CHECKPOINTS_KEPT = 2 };
@@ -219,7 +222,9 @@ static enum status write_file(struct saving *saving, const char *path,
     struct tensor_ref tensor;
     enum status status = STATUS_OK, had = STATUS_OK;
     bool writes = run->start.info.rank == 0;
-    if (writes) status = safetensors_write(path, content, NULL);
+    struct output output = {.kind = OUTPUT_TENSORS, .path = path, .label = "stretto_save"};
+    if (writes) status = outputs_judge(&output, &run->options);
+    if (writes && status == STATUS_OK) status = safetensors_write(path, content, NULL);
     if (run->crew->status != STATUS_OK) return run->crew->status;
     if (writes) saving->next = -1;
     do had = get_next(saving, &tensor);
@@ -290,7 +295,19 @@ static struct checkpoint_config checkpoint_of(struct crew_rank *rank,
                                       .fact_count = session->fact_count};
 }
 
+static enum status find_step(void *context, const char *name) {
+    (void)context;
+    bool is = strncmp(name, "step-", 5) == 0 && text_is_digits(name + 5);
+    return is ? STATUS_NO : STATUS_OK;
+}
+
+/* Older checkpoints in it are removed as newer ones come, so they must be ours. */
 static enum status make_folder(const char *folder) {
+    TRY(outputs_judge_folder(folder, "stretto_checkpoint"));
+    if (file_exists(folder) && folder_each(folder, find_step, NULL) == STATUS_NO &&
+        !checkpoint_is_ours(folder))
+        return fail(STATUS_USAGE,
+                    "stretto_checkpoint %s: the folder holds steps of another program", folder);
     if (mkdir(folder, 0777) == 0 || errno == EEXIST) return STATUS_OK;
     return fail(STATUS_DATA, "%s: cannot be made: %s", folder, strerror(errno));
 }

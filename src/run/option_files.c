@@ -48,26 +48,26 @@ static enum status check_order(const struct stage_placement *placement) {
     return status;
 }
 
-static enum status set_number(struct options *options, enum option_id id, int64_t asked,
-                              int64_t number) {
+static enum status set_number(struct options *options, const struct options *named,
+                              enum option_id id, int64_t asked, int64_t number) {
     char text[TEXT_BYTES], where[64];
-    if (option_is_given(options, id) && asked != number)
+    if (option_is_given(named, id) && asked != number)
         return fail(STATUS_USAGE, "--%s %lld: --placement %s has %lld", option_rows[id].name,
                     (long long)asked, options->placement, (long long)number);
     snprintf(text, sizeof text, "%lld", (long long)number);
     snprintf(where, sizeof where, "--placement: %s", option_rows[id].name);
-    return option_is_given(options, id) ? STATUS_OK
-                                        : option_set(options, id, text, where, OPTION_FROM_FILE);
+    return option_is_given(named, id) ? STATUS_OK
+                                      : option_set(options, id, text, where, OPTION_FROM_FILE);
 }
 
-static enum status apply_placement(struct options *options) {
+static enum status apply_placement(struct options *options, const struct options *named) {
     struct stage_placement placement;
     TRY(stage_placement_read(options->placement, &placement));
     enum status status = check_order(&placement);
     if (status == STATUS_OK)
-        status = set_number(options, OPTION_stages, options->stages, placement.stages);
+        status = set_number(options, named, OPTION_stages, options->stages, placement.stages);
     if (status == STATUS_OK)
-        status = set_number(options, OPTION_replicas, options->replicas, placement.replicas);
+        status = set_number(options, named, OPTION_replicas, options->replicas, placement.replicas);
     stage_placement_free(&placement);
     return status;
 }
@@ -108,18 +108,19 @@ static enum status find_ranks(const struct options *options, int *ranks, bool *s
     return STATUS_OK;
 }
 
-static enum status set_option(struct options *options, const struct deepspeed_option *one) {
+static enum status set_option(struct options *options, const struct options *named,
+                              const struct deepspeed_option *one) {
     enum option_id id;
     if (!option_find(one->option, &id) || !(option_rows[id].commands & (unsigned)options->command))
         return fail(STATUS_USAGE,
                     "%s asks for --%s %s, an option that this version does not have\n  remove the "
                     "key, or set it to null",
                     one->from, one->option, one->value);
-    if (option_is_given(options, id)) return STATUS_OK;
+    if (option_is_given(named, id)) return STATUS_OK;
     return option_set(options, id, one->value, one->from, OPTION_FROM_FILE);
 }
 
-static enum status apply_deepspeed(struct options *options) {
+static enum status apply_deepspeed(struct options *options, const struct options *named) {
     struct deepspeed file;
     int ranks, replicas;
     bool speaks;
@@ -128,17 +129,17 @@ static enum status apply_deepspeed(struct options *options) {
     TRY(deepspeed_read(options->deepspeed, replicas, &file));
     enum status status = STATUS_OK;
     for (size_t i = 0; i < file.count && status == STATUS_OK; i++)
-        status = set_option(options, &file.option[i]);
+        status = set_option(options, named, &file.option[i]);
     if (status == STATUS_OK && file.note && speaks && !options->quiet) log_note("%s", file.note);
     deepspeed_free(&file);
     return status;
 }
 
-enum status option_files_apply(struct options *options) {
+enum status option_files_apply(struct options *options, const struct options *named) {
     bool placed = option_is_given(options, OPTION_placement),
          deepspeed = option_is_given(options, OPTION_deepspeed);
-    if (placed) TRY(apply_placement(options));
+    if (placed) TRY(apply_placement(options, named));
     if (placed) TRY(options_check(options)); /* ranks follow from stages and replicas */
-    if (deepspeed) TRY(apply_deepspeed(options));
+    if (deepspeed) TRY(apply_deepspeed(options, named));
     return deepspeed ? options_check(options) : STATUS_OK;
 }

@@ -6,9 +6,12 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/log.h"
+#include "exec/checkpoint.h"
+#include "job/paths.h"
 #include "launch/identity.h"
 #include "plan/resolve.h"
 #include "run/folder.h"
@@ -58,18 +61,42 @@ static void forget_layout(const struct options *given, struct options *kept) {
     kept->source[OPTION_local_ranks] = OPTION_FROM_FILE;
 }
 
+/* Its own are named once more where a whole command is repeated, as after a lost rank. */
+static enum status refuse_weights(const struct options *given, const struct options *kept) {
+    bool own = !option_is_given(given, OPTION_weights) ||
+               (option_is_given(kept, OPTION_weights) && paths_same(given, kept, OPTION_weights));
+    if (own) return STATUS_OK;
+    return fail(
+        STATUS_USAGE,
+        "--weights %s has no effect with --resume: the run goes on with its own parameters\n"
+        "  leave it out, or start a new run from these weights in another --out",
+        given->weights);
+}
+
 static enum status merge(const struct options *given, const char *path, struct options *out) {
     struct options merged;
     options_init(given->command, &merged);
     enum status status = path ? resume_read_config(path, &merged) : STATUS_OK;
+    if (status == STATUS_OK && path) status = refuse_weights(given, &merged);
     if (status == STATUS_OK && is_another_strategy(given, &merged)) forget_layout(given, &merged);
     if (status == STATUS_OK) status = resume_apply_given(given, &merged);
-    if (status == STATUS_OK) status = option_files_apply(&merged);
+    if (status == STATUS_OK) status = option_files_apply(&merged, given);
     if (status == STATUS_OK)
         *out = merged;
     else
         options_free(&merged);
     return status;
+}
+
+bool resume_reads_weights(const struct options *options) {
+    if (!option_is_set(options, OPTION_weights)) return false;
+    if (!options->resume || !option_is_set(options, OPTION_out)) return true;
+    char *folder = folder_path(options->out, "checkpoints");
+    /* one that cannot be read is said by the resume itself */
+    bool none =
+        !file_exists(folder) || (access(folder, R_OK | X_OK) == 0 && !checkpoint_is_ours(folder));
+    free(folder);
+    return none;
 }
 
 static enum status refuse_unknown(const char *out) {

@@ -2,6 +2,8 @@
 #ifndef RUN_RESUME_H
 #define RUN_RESUME_H
 
+#include <stdbool.h>
+
 #include "base/option.h"
 
 /* Local, blocking but for what `run` does. Calls `run` with the options that count: `given`, or
@@ -10,6 +12,10 @@
  * together. Without a config.yml the model must be named: a folder that holds no run is more
  * likely a mistyped one (STATUS_USAGE). Ranks of our launcher are exempt: it has looked already. */
 enum status resume_with(const struct options *given, enum status (*run)(const struct options *));
+
+/* Local, blocking. Whether a run begins with the parameters of --weights: not where it is resumed
+ * from a checkpoint, which has its own. */
+bool resume_reads_weights(const struct options *options);
 
 /* Local, blocking. Its parts: the options in a config.yml; those that the user named, on top,
  * checked together. */

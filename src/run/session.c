@@ -13,9 +13,11 @@
 #include "base/text.h"
 #include "data/outline.h"
 #include "exec/stop.h"
+#include "job/paths.h"
 #include "launch/waiting.h"
 #include "plan/resolve.h"
 #include "run/folder.h"
+#include "run/resume.h"
 #include "run/run_timeline.h"
 #include "run/session.h"
 #include "stretto.h"
@@ -94,8 +96,11 @@ static char *own_program(const struct run_config *config) {
     return mem_format(OPTION_PROGRAM_LINE "%s\n", program);
 }
 
+/* Files by paths that mean the same from any folder. */
 static enum status write_texts(struct session *session) {
-    char *yaml = options_write_yaml(&session->job.options),
+    struct options options = session->job.options;
+    paths_make_absolute(&options, &session->arena);
+    char *yaml = options_write_yaml(&options),
          *program = own_program(&session->job.plan->config),
          *whole = mem_format("%s%s", program, yaml),
          *path = folder_path(session->folder, "config.yml");
@@ -136,11 +141,11 @@ bool session_reads_model(const struct session *session) {
     return own && config->cell.role == GRID_STAGE;
 }
 
-/* Weights first, then a checkpoint on top, then what watches: it must know at which step the run
+/* Weights, or a checkpoint in their place, then what watches: it must know at which step the run
  * begins. The ranks of replica 0 read files; the start list brings everything to the others. */
 static enum status load_weights(struct session *session) {
     const struct options *options = &session->job.options;
-    if (!session_reads_model(session) || !option_is_set(options, OPTION_weights)) return STATUS_OK;
+    if (!session_reads_model(session) || !resume_reads_weights(options)) return STATUS_OK;
     return checkpoint_load_weights(session->exec, options->weights);
 }
 
@@ -186,10 +191,22 @@ static bool has_results(struct session *session, int64_t step, int64_t total) {
     return there;
 }
 
+/* What was asked for and cannot be had of steps that are done. */
+static void warn_done(const struct options *options, int64_t step, bool done) {
+    bool named = options->source[OPTION_trace] == OPTION_FROM_COMMAND_LINE;
+    if (done && option_is_given(options, OPTION_save_profile))
+        log_warning("--save-profile %s is not written: no step is run", options->save_profile);
+    if (named && step > 0 && options->trace.last <= step)
+        log_warning("--trace %lld-%lld has no effect: the run is at step %lld already",
+                    (long long)options->trace.first, (long long)options->trace.last,
+                    (long long)step);
+}
+
 /* Rank 0 looks, and says where the run goes on. */
 static bool look_done(struct session *session, int64_t step) {
     int64_t total = session->job.plan->config.steps;
     bool done = has_results(session, step, total);
+    warn_done(&session->job.options, step, done);
     long long steps = done ? (long long)session->summary.steps : 0;
     if (done)
         log_note("nothing to do: %s is at step %lld%s %lld%s, its results are there\n"

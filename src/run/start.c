@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "exec/checkpoint.h"
@@ -16,6 +15,7 @@
 #include "run/folder.h"
 #include "run/narrow_gain.h"
 #include "run/option_files.h"
+#include "run/resume.h"
 #include "run/trained.h"
 #include "view/explain.h"
 
@@ -73,12 +73,8 @@ bool start_keeps_run(const struct start *start) {
 
 enum status start_check_weights(const struct start *start, const struct job *job) {
     const struct options *options = &job->options;
-    bool read = option_is_set(options, OPTION_weights) && start_keeps_run(start);
+    bool read = resume_reads_weights(options) && start_keeps_run(start);
     return read ? checkpoint_check_weights(job->plan, options->weights) : STATUS_OK;
-}
-
-static const char *program_file(const struct options *options) {
-    return option_is_set(options, OPTION_save_program) ? options->save_program : NULL;
 }
 
 /* Ranks of our launcher need no check: it has opened the rendezvous for them. */
@@ -96,17 +92,6 @@ static enum status check_rendezvous(const struct start *start) {
     return launch_rendezvous_check(&config, &peers);
 }
 
-/* A file in the folder of the run, which is not there yet, is left to the run. */
-static enum status check_program(const struct start *start, const struct options *options) {
-    const char *path = program_file(options);
-    if (!path || !start_keeps_run(start)) return STATUS_OK;
-    char *folder = folder_of(path);
-    bool own = option_is_set(options, OPTION_out) && strcmp(folder, options->out) == 0 &&
-               !file_exists(folder);
-    free(folder);
-    return own ? STATUS_OK : explain_check_program(path);
-}
-
 /* Launchers of other nodes write beside it, other ranks not at all. */
 static enum status check_folder(const struct start *start, const struct job *job) {
     bool saves = resolve_period(&job->plan->config, job->options.save_every) > 0,
@@ -121,7 +106,6 @@ enum status start_check(const struct start *start, const struct job *job) {
         TRY(trained_check(&job->options, job->plan->config.dataset));
         return check_rendezvous(start);
     }
-    TRY(check_program(start, &job->options));
     TRY(start_check_weights(start, job));
     TRY(check_rendezvous(start));
     return check_folder(start, job);
@@ -151,7 +135,7 @@ void start_advise(const struct job *job) {
 
 enum status start_open(const struct start *start, const struct job *job, char **folder,
                        struct lock **lock) {
-    const char *program = program_file(&job->options);
+    bool saves = option_is_set(&job->options, OPTION_save_program);
     if (start->folderless) return job_check_memory(job);
     TRY(start_check(start, job));
     warn_crowded(job);
@@ -159,5 +143,5 @@ enum status start_open(const struct start *start, const struct job *job, char **
     start_advise(job);
     if (!start_keeps_run(start)) return folder_follow(&job->options, folder);
     TRY(folder_open(&job->options, folder, lock));
-    return program ? explain_save_program(job->plan, program) : STATUS_OK;
+    return saves ? explain_save_program(job->plan, job->options.save_program) : STATUS_OK;
 }

@@ -5,7 +5,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <jansson.h>
 
@@ -438,14 +437,6 @@ static enum status open_program(const char *path, FILE **out) {
     if (*out) return STATUS_OK;
     return fail(errno == EEXIST ? STATUS_USAGE : STATUS_DATA, "%s: cannot write the program: %s",
                 path, strerror(errno));
-}
-
-enum status explain_check_program(const char *path) {
-    FILE *file;
-    TRY(open_program(path, &file));
-    fclose(file);
-    unlink(path);
-    return STATUS_OK;
 }
 
 enum status explain_save_program(const struct plan *plan, const char *path) {

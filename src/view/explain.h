@@ -17,7 +17,5 @@ void explain_print_json(const struct outlook *outlook, FILE *out);
 void explain_show(const struct job *job, const char *part, FILE *out);
 /* Local, blocking. Writes the program as text; STATUS_USAGE when the file exists. */
 enum status explain_save_program(const struct plan *plan, const char *path);
-/* Local, blocking. Whether that would be refused; leaves no file behind. */
-enum status explain_check_program(const char *path);
 
 #endif

@@ -28,7 +28,7 @@ touch before explained trained out
 echo text >file
 both 2 'holds a run already' --out run
 both 2 'exclude one another' --out run --resume --overwrite
-both 3 'file' --out file
+both 2 'file' --out file
 both 3 'file/below' --out file/below
 both 3 '/proc/run' --out /proc/run
 both 3 'File name too long' --out "$(printf '%0300d' 0)/run"
@@ -37,7 +37,7 @@ both 5 'largest at the peak' --out new --memory-limit 1K
 both 2 "--model: 'nothing' is not allowed" --out new --model nothing
 both 3 'nowhere' --out new --data mnist:nowhere
 both 3 'nowhere.safetensors' --out new --weights nowhere.safetensors
-both 3 'nowhere/p: cannot write the program' --out new --save-program nowhere/p
+both 3 'nowhere/p: cannot write' --out new --save-program nowhere/p
 mkdir bare && mkfifo pipe && printf rubbish >rubbish
 "$STRETTO" train --model resnet8 --device ref --threads 1 --batch 8 --steps 1 --eval-every never --out other --quiet || say "a run failed"
 for ranks in 1 2; do

@@ -1,0 +1,116 @@
+/* What a file is, by its content: names lie. Only as much is looked at as tells one kind from
+ * another; a file that is damaged further on is still one of its kind. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "run/outputs.h"
+
+enum { HEAD_BYTES = 4096 };
+
+/* The first bytes of a file, a zero behind them. */
+struct head {
+    const char *path;
+    char text[HEAD_BYTES + 1];
+    size_t count;
+    uint64_t total; /* bytes of the file */
+};
+
+static bool begins(const struct head *head, const char *text) {
+    return strncmp(head->text, text, strlen(text)) == 0;
+}
+
+static bool has(const struct head *head, const char *text) {
+    return strstr(head->text, text) != NULL;
+}
+
+/* Whether it is a JSON object with these keys, NULL behind the last. */
+static bool has_keys(const struct head *head, const char *const *keys) {
+    json_t *root = begins(head, "{") ? json_load_file(head->path, 0, NULL) : NULL;
+    bool is = json_is_object(root);
+    for (; *keys; keys++) is &= json_object_get(root, *keys) != NULL;
+    json_decref(root);
+    return is;
+}
+
+static bool is_profile(const struct head *head) {
+    return has_keys(head, (const char *const[]){"check", "format", "sections", NULL});
+}
+
+static bool is_svg(const struct head *head) {
+    return begins(head, "<svg xmlns=\"http://www.w3.org/2000/svg\"") &&
+           has(head, "role=\"img\">\n<title>");
+}
+
+/* The report of a run has the same title, and another header. */
+static bool is_page(const struct head *head) {
+    return begins(head, "<!DOCTYPE html>\n") && has(head, " - Stretto</title>") &&
+           has(head, "<main>\n<header>\n<h1>");
+}
+
+static bool is_results(const struct head *head) {
+    return has_keys(head, (const char *const[]){"model", "data", "split", "weights", "samples",
+                                                "loss_terms", NULL});
+}
+
+static bool is_classes(const struct head *head) {
+    return begins(head, "class,name,samples,right,recall,precision");
+}
+
+static bool is_array(const struct head *head) {
+    return begins(head, "\x93NUMPY");
+}
+
+static bool is_lines(const struct head *head) {
+    static const char *const keys[] = {"\"file\":", "\"class\":", "\"classes\":[", "\"damaged\":"};
+    static const char first[] = "{\"index\":";
+    const char *at = head->text + sizeof first - 1;
+    if (!begins(head, first)) return false;
+    size_t digits = strspn(at, "0123456789");
+    bool is = false;
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        is |= digits > 0 && at[digits] == ',' &&
+              strncmp(at + digits + 1, keys[i], strlen(keys[i])) == 0;
+    return is;
+}
+
+static bool is_tensors(const struct head *head) {
+    uint64_t header = 0;
+    for (int i = 7; i >= 0; i--) header = header << 8 | (unsigned char)head->text[i];
+    return head->count > 8 && head->text[8] == '{' && header <= head->total - 8;
+}
+
+static bool is_tokens(const struct head *head) {
+    return begins(head, "STRETTOK");
+}
+
+static const struct {
+    const char *words;
+    bool (*is)(const struct head *head);
+} kinds[OUTPUT_KINDS] = {
+#define OUTPUT(KIND, words, is) {words, is},
+#include "run/output_kinds.def"
+};
+
+const char *output_words(enum output_kind kind) {
+    return kinds[kind].words;
+}
+
+bool output_is_new(enum output_kind kind) {
+    return kinds[kind].is == NULL;
+}
+
+bool output_is(enum output_kind kind, const char *path) {
+    struct file_reader reader;
+    struct head head = {.path = path};
+    if (!kinds[kind].is || file_reader_open(path, &reader) != STATUS_OK) return false;
+    head.total = reader.total;
+    head.count = reader.total < HEAD_BYTES ? (size_t)reader.total : HEAD_BYTES;
+    bool read = file_read_at(&reader, 0, head.text, head.count) == STATUS_OK;
+    file_reader_close(&reader);
+    return read && kinds[kind].is(&head);
+}
