@@ -61,7 +61,7 @@ struct stretto_model {
 };
 STRETTO_API int stretto_add_model(const struct stretto_model *model); /* as stretto_add_data */
 
-/* What a graph is for. */
+/* What a graph is for. Below 0: it is NULL. */
 STRETTO_API int64_t stretto_batch(const struct stretto_graph *graph); /* samples */
 STRETTO_API int stretto_training(const struct stretto_graph *graph);
 STRETTO_API int64_t

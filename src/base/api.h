@@ -23,6 +23,13 @@ int api_end(struct api_call *call, enum status status);
 /* Local. Sets stretto_error of this thread; the later of several is the one that stays. */
 void api_set_error(const char *text);
 
+/* Local. STATUS_USAGE of a call that has no run and no api_begin. The text is a message of the run
+ * that calls the caller's function now, such as one that builds a model; without one it is
+ * stretto_error. */
+enum status api_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Local. STATUS_USAGE, logged, where there is no place for a result, or its size is not set. */
+enum status api_check(const void *to, const char *name);
 /* Local. Copies a result to a caller that may know less of it than we do: both begin with their
  * size, and the caller's stays as it is. STATUS_USAGE, logged, where it is not set. */
 enum status api_give(const void *from, size_t bytes, void *to, const char *name);

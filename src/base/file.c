@@ -12,8 +12,6 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include <zlib.h>
-
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -99,61 +97,6 @@ enum status file_read(const char *path, size_t limit, struct bytes *out) {
 void bytes_free(struct bytes *bytes) {
     free(bytes->data);
     *bytes = (struct bytes){0};
-}
-
-/* Grows `out` by doubling up to `limit` while inflating; the last byte is kept for the terminating
- * zero. */
-static enum status inflate_all(z_stream *stream, const char *name, size_t limit,
-                               struct bytes *out) {
-    size_t capacity = 0, used = 0;
-    unsigned char *data = NULL;
-    int code = Z_OK;
-    while (code == Z_OK) {
-        if (used > limit) {
-            free(data);
-            return fail(STATUS_DATA,
-                        "%s: unpacks to more than the %zu bytes this kind of file may have", name,
-                        limit);
-        }
-        data = mem_grow(data, &capacity, used + 65536, 1);
-        stream->next_out = data + used;
-        stream->avail_out = (uInt)(capacity - used - 1 > 1u << 30 ? 1u << 30 : capacity - used - 1);
-        uInt before = stream->avail_out;
-        code = inflate(stream, Z_NO_FLUSH);
-        used += before - stream->avail_out;
-        if (code == Z_STREAM_END && stream->avail_in > 0) /* another member follows */
-            code = inflateReset(stream);
-    }
-    if (code != Z_STREAM_END || used > limit) {
-        free(data);
-        return fail(STATUS_DATA, "%s: gzip data is %s at unpacked byte %zu", name,
-                    code == Z_BUF_ERROR ? "truncated" : "corrupt", used);
-    }
-    data[used] = 0;
-    *out = (struct bytes){data, used};
-    return STATUS_OK;
-}
-
-enum status bytes_gunzip(const char *name, const unsigned char *packed, size_t count, size_t limit,
-                         struct bytes *out) {
-    z_stream stream = {.next_in = (unsigned char *)packed, .avail_in = (uInt)count};
-    if (count > UINT32_MAX || inflateInit2(&stream, 16 + MAX_WBITS) != Z_OK)
-        return fail(STATUS_MEMORY, "%s: gunzip cannot start on %zu bytes", name, count);
-    enum status status = inflate_all(&stream, name, limit, out);
-    inflateEnd(&stream);
-    return status;
-}
-
-enum status file_read_maybe_gzip(const char *path, size_t limit, struct bytes *out) {
-    struct bytes raw;
-    TRY(file_read(path, limit, &raw));
-    if (raw.count < 2 || raw.data[0] != 0x1F || raw.data[1] != 0x8B) {
-        *out = raw;
-        return STATUS_OK;
-    }
-    enum status status = bytes_gunzip(path, raw.data, raw.count, limit, out);
-    bytes_free(&raw);
-    return status;
 }
 
 enum status file_begin(const char *path, struct file_writer *out) {

@@ -17,12 +17,6 @@ struct bytes {
 /* Local, blocking. Reads a whole regular file of at most `limit` bytes; the caller frees with
  * bytes_free. STATUS_UNREADABLE where the system would not open or read what is there. */
 enum status file_read(const char *path, size_t limit, struct bytes *out);
-/* Local, blocking. The same, through gunzip when the content starts with the gzip magic; `limit`
- * bounds the unpacked size. */
-enum status file_read_maybe_gzip(const char *path, size_t limit, struct bytes *out);
-/* Local. Unpacks a gzip stream held in memory; `name` is for messages. */
-enum status bytes_gunzip(const char *name, const unsigned char *packed, size_t count, size_t limit,
-                         struct bytes *out);
 void bytes_free(struct bytes *bytes);
 /* Local. Says that an open failed, from errno: STATUS_DATA where nothing of that name is there,
  * else STATUS_UNREADABLE. */

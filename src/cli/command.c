@@ -148,6 +148,17 @@ int cli_main(int argc, char **argv) {
     return code;
 }
 
+/* argv as main gets it has `argc` texts. */
+static enum status check_arguments(int argc, char **argv) {
+    if (argc < 0 || (argc > 0 && !argv))
+        return fail(STATUS_USAGE, "stretto_main: %d arguments%s", argc,
+                    argv ? "" : ", and the list of them is NULL");
+    for (int i = 0; i < argc; i++)
+        if (!argv[i]) return fail(STATUS_USAGE, "stretto_main: argument %d of %d is NULL", i, argc);
+    return STATUS_OK;
+}
+
 int stretto_main(int argc, char **argv) {
-    return cli_main(argc, argv);
+    enum status status = check_arguments(argc, argv);
+    return status == STATUS_OK ? cli_main(argc, argv) : status_exit_code(status);
 }

@@ -14,11 +14,9 @@ extern const unsigned char digits_train_images[], digits_train_images_end[], dig
     digits_train_labels_end[], digits_test_images[], digits_test_images_end[], digits_test_labels[],
     digits_test_labels_end[];
 
-enum { UNPACKED_LIMIT = 1 << 20 };
-
 static enum status unpack(const char *name, const unsigned char *from, const unsigned char *to,
                           struct bytes *out) {
-    return bytes_gunzip(name, from, (size_t)(to - from), UNPACKED_LIMIT, out);
+    return announced_gunzip(name, from, (size_t)(to - from), &idx_kind, out);
 }
 
 static enum status split_open(const char *argument, enum split split, struct image_set *out) {

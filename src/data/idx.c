@@ -39,24 +39,47 @@ static enum status parse_magic(const char *name, const unsigned char *data, size
     return STATUS_OK;
 }
 
-enum status idx_parse(const char *name, const unsigned char *data, size_t count, struct idx *out) {
-    struct idx idx = {0};
-    TRY(parse_magic(name, data, count, &idx));
-    size_t header = 4 + 4 * (size_t)idx.rank, need = element_bytes(idx.type);
-    for (int d = 0; d < idx.rank; d++) {
-        idx.dim[d] = big_endian(data + 4 + 4 * d);
-        if (__builtin_mul_overflow(need, (size_t)idx.dim[d], &need))
+/* All but the values, of which only the bytes are known then. */
+static enum status parse_header(const char *name, const unsigned char *data, size_t count,
+                                struct idx *idx) {
+    TRY(parse_magic(name, data, count, idx));
+    idx->value_bytes = element_bytes(idx->type);
+    for (int d = 0; d < idx->rank; d++) {
+        idx->dim[d] = big_endian(data + 4 + 4 * d);
+        if (__builtin_mul_overflow(idx->value_bytes, (size_t)idx->dim[d], &idx->value_bytes))
             return fail(STATUS_DATA,
                         "%s: byte %d: dimension %d is %lld: more bytes than can be counted", name,
-                        4 + 4 * d, d, (long long)idx.dim[d]);
+                        4 + 4 * d, d, (long long)idx->dim[d]);
     }
+    return STATUS_OK;
+}
+
+static size_t header_bytes(const struct idx *idx) {
+    return 4 + 4 * (size_t)idx->rank;
+}
+
+static enum status announce(const char *name, const unsigned char *head, size_t count,
+                            size_t *out_header, size_t *out_values) {
+    struct idx idx = {0};
+    TRY(parse_header(name, head, count, &idx));
+    *out_header = header_bytes(&idx);
+    *out_values = idx.value_bytes;
+    return STATUS_OK;
+}
+
+const struct announced_kind idx_kind = {
+    .head_bytes = 4 + 4 * IDX_MAX_RANK, .limit = (size_t)4 << 30, .parse = announce};
+
+enum status idx_parse(const char *name, const unsigned char *data, size_t count, struct idx *out) {
+    struct idx idx = {0};
+    TRY(parse_header(name, data, count, &idx));
+    size_t header = header_bytes(&idx), need = idx.value_bytes;
     if (count - header != need)
         return fail(STATUS_DATA,
                     "%s: the header announces %zu bytes of values, but %zu follow it\n  %s", name,
                     need, count - header,
                     count - header < need ? "is it truncated?" : "something was appended");
     idx.values = data + header;
-    idx.value_bytes = need;
     *out = idx;
     return STATUS_OK;
 }

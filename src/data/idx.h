@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/file.h"
+#include "base/announced.h"
 #include "base/status.h"
 #include "data/image.h"
 
@@ -19,6 +19,9 @@ struct idx {
     const unsigned char *values; /* inside the parsed bytes, big-endian */
     size_t value_bytes;
 };
+
+/* IDX files of any type and rank, gzipped or not, of at most 4 GiB: for announced_read. */
+extern const struct announced_kind idx_kind;
 
 /* Local. Parses a whole file held in memory; *out points into `data`. `name` is for messages.
  * STATUS_DATA when magic, dimensions and length do not agree to the byte. */

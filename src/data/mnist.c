@@ -11,7 +11,6 @@
 static const float mean[] = {0.1307f}, std[] = {0.3081f};
 enum { CLASSES = 10 };
 static const char *const names[CLASSES] = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
-static const size_t file_limit = (size_t)4 << 30;
 
 /* The path of DIR/name or DIR/name.gz, whichever is there. The caller frees *path, also on failure.
  */
@@ -28,7 +27,7 @@ static enum status find_and_read(const char *folder, const char *name, char **pa
                 "  the folder with the four IDX files is needed; torchvision's is ROOT/MNIST/raw",
                 folder, name, name);
     }
-    return file_read_maybe_gzip(*path, file_limit, out);
+    return announced_read(*path, &idx_kind, out);
 }
 
 static enum status split_open(const char *folder, enum split split, struct image_set *out) {

@@ -11,6 +11,8 @@
 #include "data/dataset.h"
 #include "stretto.h"
 
+#define DATASET_MOST (INT64_C(1) << 40) /* far more than can be read; sums of it stay exact */
+
 struct own {
     struct stretto_data data;
     struct dataset_ops ops;
@@ -18,6 +20,16 @@ struct own {
 
 static const struct stretto_data *data_of(const struct dataset *dataset) {
     return &((const struct own *)dataset->ops->own)->data;
+}
+
+static struct field field_of(const struct stretto_field *given) {
+    struct field field = {.name = given->name,
+                          .dtype = (enum dtype)given->dtype,
+                          .shape = {.rank = given->rank},
+                          .is_label = given->label,
+                          .limit = given->dtype == STRETTO_F32 ? 0 : given->limit};
+    memcpy(field.shape.dim, given->dim, (size_t)given->rank * sizeof field.shape.dim[0]);
+    return field;
 }
 
 static enum status check_field(const struct stretto_data *data, const struct stretto_field *field) {
@@ -38,6 +50,10 @@ static enum status check_field(const struct stretto_data *data, const struct str
         if (field->dim[d] < 1)
             return fail(STATUS_USAGE, "data set %s: dimension %d of field %s is %lld", data->name,
                         d, field->name, (long long)field->dim[d]);
+    struct shape shape = field_of(field).shape;
+    if (!shape_is_countable(&shape))
+        return fail(STATUS_USAGE, "data set %s: field %s is %s: too large", data->name, field->name,
+                    shape_text(&shape, (char[SHAPE_TEXT_BYTES]){0}));
     return STATUS_OK;
 }
 
@@ -48,11 +64,19 @@ static enum status check(const struct stretto_data *data) {
     if (!data->fields || data->field_count < 1 || data->field_count > DATASET_MAX_FIELDS)
         return fail(STATUS_USAGE, "data set %s has %d fields; 1 to %d are possible", data->name,
                     data->fields ? data->field_count : 0, DATASET_MAX_FIELDS);
-    if (data->train_count < 1 || data->test_count < 1)
+    if (data->train_count < 1 || data->test_count < 1 || data->classes < 0)
         return fail(STATUS_USAGE,
-                    "data set %s has %lld training and %lld test samples\n"
-                    "  each split needs one at least",
-                    data->name, (long long)data->train_count, (long long)data->test_count);
+                    "data set %s has %lld training and %lld test samples of %lld classes\n"
+                    "  each split needs one sample at least; 0 classes are 1",
+                    data->name, (long long)data->train_count, (long long)data->test_count,
+                    (long long)data->classes);
+    if (data->train_count > DATASET_MOST || data->test_count > DATASET_MOST ||
+        data->classes > DATASET_MOST)
+        return fail(STATUS_USAGE,
+                    "data set %s has %lld training and %lld test samples of %lld classes\n"
+                    "  %lld is the most of each",
+                    data->name, (long long)data->train_count, (long long)data->test_count,
+                    (long long)data->classes, (long long)DATASET_MOST);
     for (int f = 0; f < data->field_count; f++) {
         TRY(check_field(data, &data->fields[f]));
         for (int other = 0; other < f; other++)
@@ -61,16 +85,6 @@ static enum status check(const struct stretto_data *data) {
                             data->fields[f].name);
     }
     return STATUS_OK;
-}
-
-static struct field field_of(const struct stretto_field *given) {
-    struct field field = {.name = given->name,
-                          .dtype = (enum dtype)given->dtype,
-                          .shape = {.rank = given->rank},
-                          .is_label = given->label,
-                          .limit = given->dtype == STRETTO_F32 ? 0 : given->limit};
-    memcpy(field.shape.dim, given->dim, (size_t)given->rank * sizeof field.shape.dim[0]);
-    return field;
 }
 
 static enum status own_open(const char *argument, const struct dataset_config *config,

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
+#include "base/announced.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -52,16 +52,16 @@ static uint64_t token_at(const struct tokens_header *header, const struct bytes 
                          header->width);
 }
 
-static enum status parse_header(const char *path, const struct bytes *file,
+static enum status parse_header(const char *path, const unsigned char *head, size_t count,
                                 struct tokens_header *out) {
-    if (file->count < TOKENS_HEADER_BYTES)
-        return fail(STATUS_DATA, "%s: %zu bytes, but the header alone has %d", path, file->count,
+    if (count < TOKENS_HEADER_BYTES)
+        return fail(STATUS_DATA, "%s: %zu bytes, but the header alone has %d", path, count,
                     TOKENS_HEADER_BYTES);
-    if (memcmp(file->data, magic, sizeof magic) != 0)
+    if (memcmp(head, magic, sizeof magic) != 0)
         return fail(STATUS_DATA,
                     "%s: byte 0: not a file of tokens\n  stretto tokens TEXT --out DIR makes one",
                     path);
-    uint64_t format = little_endian(file->data + 8, 4), width = little_endian(file->data + 12, 4);
+    uint64_t format = little_endian(head + 8, 4), width = little_endian(head + 12, 4);
     if (format != TOKENS_FORMAT)
         return fail(STATUS_DATA, "%s: byte 8: format %llu, expected %d", path,
                     (unsigned long long)format, TOKENS_FORMAT);
@@ -69,19 +69,27 @@ static enum status parse_header(const char *path, const struct bytes *file,
         return fail(STATUS_DATA, "%s: byte 12: tokens of %llu bytes, expected 2 or 4", path,
                     (unsigned long long)width);
     *out = (struct tokens_header){.width = (int)width,
-                                  .count = little_endian(file->data + 16, 8),
-                                  .vocab = little_endian(file->data + 24, 8)};
+                                  .count = little_endian(head + 16, 8),
+                                  .vocab = little_endian(head + 24, 8)};
     if (out->vocab < 1 || out->vocab > INT32_MAX)
         return fail(STATUS_DATA, "%s: byte 24: a vocabulary of %llu, expected 1 to %d", path,
                     (unsigned long long)out->vocab, INT32_MAX);
-    size_t there = file->count - TOKENS_HEADER_BYTES;
-    if (out->count != there / width || there % width)
-        return fail(STATUS_DATA,
-                    "%s: the header announces %llu tokens of %llu bytes, but %zu bytes follow it\n"
-                    "  is it truncated?",
-                    path, (unsigned long long)out->count, (unsigned long long)width, there);
     return STATUS_OK;
 }
+
+static enum status announce(const char *path, const unsigned char *head, size_t count,
+                            size_t *header_bytes, size_t *value_bytes) {
+    struct tokens_header header;
+    TRY(parse_header(path, head, count, &header));
+    *header_bytes = TOKENS_HEADER_BYTES;
+    if (!__builtin_mul_overflow((size_t)header.count, (size_t)header.width, value_bytes))
+        return STATUS_OK;
+    return fail(STATUS_DATA, "%s: byte 16: %llu tokens: more bytes than can be counted", path,
+                (unsigned long long)header.count);
+}
+
+static const struct announced_kind kind = {
+    .head_bytes = TOKENS_HEADER_BYTES, .limit = (size_t)1 << 40, .parse = announce};
 
 static enum status check_tokens(const char *path, const struct bytes *file,
                                 const struct tokens_header *header) {
@@ -97,8 +105,8 @@ static enum status check_tokens(const char *path, const struct bytes *file,
 static enum status read_split(const char *folder, const char *name, int64_t seq, struct bytes *file,
                               struct tokens_header *header) {
     char *path = mem_format("%s/%s", folder, name);
-    enum status status = file_read_maybe_gzip(path, (size_t)1 << 40, file);
-    if (status == STATUS_OK) status = parse_header(path, file, header);
+    enum status status = announced_read(path, &kind, file);
+    if (status == STATUS_OK) status = parse_header(path, file->data, file->count, header);
     if (status == STATUS_OK) status = check_tokens(path, file, header);
     if (status == STATUS_OK && header->count < (uint64_t)seq + 1)
         status =

@@ -21,7 +21,12 @@
 /* Room for ".num_batches_tracked" behind it. */
 enum { NAME_BYTES = LAYER_NAME_BYTES - 24 };
 
+bool own_given(const struct stretto_graph *own, const char *call) {
+    return own || (api_refuse("%s: the graph is NULL", call), false);
+}
+
 static bool ready(struct stretto_graph *own, const char *name) {
+    if (!own_given(own, name ? name : "a layer")) return false;
     struct graph *graph = own->graph;
     if (graph->status != STATUS_OK) return false;
     if (name && *name && strlen(name) < NAME_BYTES) return true;
@@ -41,12 +46,19 @@ static bool has(struct stretto_graph *own, const char *name, stretto_value value
     return rank >= 0 && rank >= least;
 }
 
+static bool can_be_counted(struct stretto_graph *own, const char *name, const struct shape *shape) {
+    if (shape_is_countable(shape)) return true;
+    graph_misfit(own->graph, name, "a tensor of %s is too large",
+                 shape_text(shape, (char[SHAPE_TEXT_BYTES]){0}));
+    return false;
+}
+
 static bool shape_from(struct stretto_graph *own, const char *name, int rank, const int64_t *dim,
                        struct shape *out) {
     if (!ready(own, name)) return false;
     if (rank < 0 || rank > SHAPE_MAX_RANK || (rank > 0 && !dim)) {
-        graph_misfit(own->graph, name, "a shape of rank %d; 0 to %d are possible", rank,
-                     SHAPE_MAX_RANK);
+        graph_misfit(own->graph, name, "a shape of rank %d%s; 0 to %d are possible", rank,
+                     dim ? "" : ", and its dimensions are NULL", SHAPE_MAX_RANK);
         return false;
     }
     *out = (struct shape){.rank = rank};
@@ -56,21 +68,21 @@ static bool shape_from(struct stretto_graph *own, const char *name, int rank, co
         graph_misfit(own->graph, name, "dimension %d is %lld", d, (long long)dim[d]);
         return false;
     }
-    return true;
+    return can_be_counted(own, name, out);
 }
 
 /* --- what a graph is for --- */
 
 int64_t stretto_batch(const struct stretto_graph *own) {
-    return own->graph->batch;
+    return own_given(own, "stretto_batch") ? own->graph->batch : -1;
 }
 
 int stretto_training(const struct stretto_graph *own) {
-    return own->graph->training;
+    return own_given(own, "stretto_training") ? own->graph->training : -1;
 }
 
 int64_t stretto_classes(const struct stretto_graph *own) {
-    return own->config->classes;
+    return own_given(own, "stretto_classes") ? own->config->classes : -1;
 }
 
 static const struct field *field_of(const struct stretto_graph *own, const char *name) {
@@ -80,9 +92,9 @@ static const struct field *field_of(const struct stretto_graph *own, const char 
 }
 
 stretto_value stretto_input(struct stretto_graph *own, const char *name) {
+    if (!ready(own, name)) return NO_VALUE;
     struct graph *graph = own->graph;
     const struct field *field = field_of(own, name);
-    if (!ready(own, name)) return NO_VALUE;
     if (!field) {
         graph_misfit(graph, name, "data set %s has no such field",
                      own->config->data ? own->config->data->spec : "without a name");
@@ -117,18 +129,19 @@ stretto_value stretto_param(struct stretto_graph *own, const char *name, int ran
 
 int stretto_shape(const struct stretto_graph *own, stretto_value value,
                   int64_t dim[STRETTO_MAX_RANK]) {
-    if (value < 0 || value >= own->graph->value_count) return -1;
+    if (!own_given(own, "stretto_shape") || !own_is(own, value)) return -1;
     struct shape shape = graph_shape(own->graph, value);
     if (dim) memcpy(dim, shape.dim, sizeof shape.dim);
     return shape.rank;
 }
 
 void stretto_refuse(struct stretto_graph *own, const char *name, const char *why) {
-    graph_misfit(own->graph, name ? name : "the model", "%s", why ? why : "does not fit");
+    if (own_given(own, "stretto_refuse"))
+        graph_misfit(own->graph, name ? name : "the model", "%s", why ? why : "does not fit");
 }
 
 void stretto_next_block(struct stretto_graph *own) {
-    graph_next_block(own->graph);
+    if (own_given(own, "stretto_next_block")) graph_next_block(own->graph);
 }
 
 /* --- layers --- */
@@ -143,8 +156,11 @@ stretto_value stretto_conv2d(struct stretto_graph *own, const char *name, strett
                              int64_t out, int kernel, int stride, int pad, int bias) {
     if (!has(own, name, x, 4)) return NO_VALUE;
     struct layer_conv conv = {out, kernel, stride, pad, bias != 0, bias ? LAYER_TORCH : LAYER_HE};
-    if (out > 0 && kernel > 0 && stride > 0 && pad >= 0)
+    if (out > 0 && kernel > 0 && stride > 0 && pad >= 0) {
+        struct shape weight = SHAPE(out, graph_shape(own->graph, x).dim[1], kernel, kernel);
+        if (!can_be_counted(own, name, &weight)) return NO_VALUE;
         return layer_conv2d(own->graph, name, x, conv);
+    }
     graph_misfit(own->graph, name, "%lld channels, window %d, stride %d, padding %d",
                  (long long)out, kernel, stride, pad);
     return NO_VALUE;
@@ -269,11 +285,12 @@ stretto_value stretto_transpose(struct stretto_graph *own, const char *name, str
 stretto_value stretto_apply(struct stretto_graph *own, const char *name,
                             const struct stretto_op *op, void *context, int in_count,
                             const stretto_value *in, stretto_value *out) {
+    if (!ready(own, name)) return NO_VALUE;
     struct graph *graph = own->graph;
     struct op_attrs attrs = {.user = {.use = arena_new(&graph->arena, sizeof(struct op_use))}};
-    if (!ready(own, name)) return NO_VALUE;
     if (in_count < 1 || in_count > STRETTO_OP_MAX_IN || !in) {
-        graph_misfit(graph, name, "%d inputs; 1 to %d are possible", in_count, STRETTO_OP_MAX_IN);
+        graph_misfit(graph, name, "%d inputs%s; 1 to %d are possible", in_count,
+                     in ? "" : ", and the list of them is NULL", STRETTO_OP_MAX_IN);
         return NO_VALUE;
     }
     for (int i = 0; i < in_count; i++)
@@ -389,11 +406,15 @@ static void own_build(struct graph *graph, const struct model_config *config,
     if (graph->param_count == 0) graph_misfit(graph, model->name, "the model has no parameters");
 }
 
+static bool is_rate(double value) {
+    return isfinite(value) && value >= 0;
+}
+
 static enum status check(const struct stretto_model *model) {
     if (!model->name || !*model->name || strpbrk(model->name, " \t\n/"))
         return fail(STATUS_USAGE, "a model needs a name without blanks and slashes");
     if (!model->build) return fail(STATUS_USAGE, "model %s has no build function", model->name);
-    if (!(model->lr >= 0) || !(model->weight_decay >= 0) || !(model->clip >= 0))
+    if (!is_rate(model->lr) || !is_rate(model->weight_decay) || !is_rate(model->clip))
         return fail(STATUS_USAGE, "model %s: rate %g, weight decay %g, clip %g", model->name,
                     model->lr, model->weight_decay, model->clip);
     if (!optim_find(model->optimizer))
@@ -429,25 +450,29 @@ static enum status add_row(const struct stretto_model *model) {
     return status;
 }
 
-static enum status add(const struct stretto_model *given) {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    struct stretto_model model;
-    TRY(api_take(given, offsetof(struct stretto_model, context), &model, sizeof model,
+static enum status take(const struct stretto_model *given, struct stretto_model *out) {
+    TRY(api_take(given, offsetof(struct stretto_model, context), out, sizeof *out,
                  "stretto_model"));
-    if (!model.optimizer) model.optimizer = "sgd";
-    TRY(check(&model));
+    if (!out->optimizer) out->optimizer = "sgd";
+    return STATUS_OK;
+}
+
+static enum status add(const struct stretto_model *model) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    TRY(check(model));
     pthread_mutex_lock(&lock);
-    enum status status = add_row(&model);
+    enum status status = add_row(model);
     pthread_mutex_unlock(&lock);
     return status;
 }
 
 int stretto_add_model(const struct stretto_model *model) {
+    struct stretto_model known;
     struct api_call call;
-    const struct stretto_data *data = NULL;
-    if (model && model->size > offsetof(struct stretto_model, data)) data = model->data;
-    int code = data ? stretto_add_data(data) : 0;
+    api_begin(&call);
+    int code = api_end(&call, take(model, &known));
+    if (code == 0 && known.data) code = stretto_add_data(known.data);
     if (code != 0) return code;
     api_begin(&call);
-    return api_end(&call, add(model));
+    return api_end(&call, add(&known));
 }

@@ -83,6 +83,7 @@ static struct map *keep(struct stretto_graph *own, const struct map *map) {
 stretto_value stretto_map(struct stretto_graph *own, const char *name, stretto_value x,
                           float (*f)(float x, float *slope)) {
     struct map map = {.f = f};
+    if (!own_given(own, "stretto_map")) return -1;
     if (!f) return stretto_refuse(own, name, "its function is missing"), -1;
     if (own_is(own, x) && own->graph->values[x].type.dtype != DTYPE_F32)
         return stretto_refuse(own, name, "its input is not of f32"), -1;
@@ -93,6 +94,7 @@ void stretto_map_loss(struct stretto_graph *own, const char *name, stretto_value
                       stretto_value wanted, float (*f)(float x, float wanted, float *slope)) {
     struct map map = {.loss = f};
     stretto_value in[] = {x, wanted};
+    if (!own_given(own, "stretto_map_loss")) return;
     if (!f) {
         stretto_refuse(own, name, "its function is missing");
         return;

@@ -79,7 +79,7 @@ static enum status output_shape(const struct op_attrs *attrs, const struct shape
     struct shape y = SHAPE(x->dim[0], w->dim[0], 0, 0);
     for (int a = 0; a < 2; a++) {
         int64_t reach = (w->dim[2 + a] - 1) * attrs->conv.dilation[a] + 1;
-        int64_t padded = x->dim[2 + a] + 2 * attrs->conv.pad[a];
+        int64_t padded = x->dim[2 + a] + 2 * (int64_t)attrs->conv.pad[a];
         if (padded < reach)
             MISFIT("x is %s: with padding %d its %s is %lld, and the kernel of w %s spans %lld",
                    TEXT(*x), attrs->conv.pad[a], a ? "width" : "height", (long long)padded,

@@ -43,20 +43,11 @@ static enum status check_dimensions(const struct op_call *call, char *why, size_
     return STATUS_OK;
 }
 
-/* Sizes are products of dimensions in 64 bits; no memory has room for what comes near that. */
-static bool is_countable(const struct shape *shape) {
-    const int64_t most = INT64_C(1) << 48;
-    int64_t count = 1;
-    for (int d = 0; d < shape->rank; d++)
-        if (__builtin_mul_overflow(count, shape->dim[d], &count) || count > most) return false;
-    return true;
-}
-
 static enum status check_sizes(const struct op_call *call, char *why, size_t why_bytes) {
     for (int i = 0; i < call->in_count + call->out_count; i++) {
         bool in = i < call->in_count;
         const struct shape *shape = in ? &call->in[i].shape : &call->out[i - call->in_count].shape;
-        if (!is_countable(shape))
+        if (!shape_is_countable(shape))
             MISFIT("%s %d is %s: too large", in ? "input" : "output", in ? i : i - call->in_count,
                    TEXT(*shape));
     }

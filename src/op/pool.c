@@ -37,7 +37,7 @@ static enum status window_shape(const struct op_attrs *attrs, const struct shape
             MISFIT("kernel %d, stride %d, padding %d: at least 1, at least 1 and less than the "
                    "kernel are needed",
                    kernel, stride, pad);
-        int64_t padded = x->dim[2 + a] + 2 * pad;
+        int64_t padded = x->dim[2 + a] + 2 * (int64_t)pad;
         if (padded < kernel)
             MISFIT("x is %s: with padding %d its %s is %lld, and the window is %d", TEXT(*x), pad,
                    a ? "width" : "height", (long long)padded, kernel);

@@ -84,9 +84,16 @@ static enum status user_bwd_infer(struct op_call *call, char *why, size_t why_by
 }
 
 int64_t stretto_elements(const struct stretto_type *type) {
-    int64_t count = 1;
-    for (int d = 0; d < type->rank; d++) count *= type->dim[d];
-    return count;
+    struct shape shape = {0};
+    if (!type) return api_refuse("stretto_elements: the type is NULL"), -1;
+    if (type->rank < 0 || type->rank > SHAPE_MAX_RANK)
+        return api_refuse("stretto_elements: a type of rank %d; 0 to %d are possible", type->rank,
+                          SHAPE_MAX_RANK),
+               -1;
+    shape.rank = type->rank;
+    memcpy(shape.dim, type->dim, (size_t)type->rank * sizeof shape.dim[0]);
+    if (shape_is_countable(&shape)) return shape_count(&shape);
+    return api_refuse("stretto_elements: a tensor of %s is too large, or below 0", TEXT(shape)), -1;
 }
 
 /* --- cost --- */

@@ -154,6 +154,7 @@ static enum status open_run(struct stretto_run *run) {
 }
 
 static enum status check_version(int header) {
+    if (header < 0) return fail(STATUS_USAGE, "there is no header of version %d", header);
     if (header / 10000 == STRETTO_VERSION_MAJOR && header <= STRETTO_VERSION) return STATUS_OK;
     return fail(STATUS_USAGE,
                 "compiled with the header of version %d.%d.%d, linked to the library of version %s",
@@ -259,22 +260,21 @@ int stretto_step(struct stretto_run *run, struct stretto_step *out) {
     struct entry entry;
     enum status status;
     struct step_result result;
-    struct stretto_step full = {0};
     if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
     status = library_trains(run, "stretto_step");
+    if (status == STATUS_OK) status = api_check(out, "stretto_step");
     if (status != STATUS_OK) return library_leave(&entry, status);
     if (exec_next_step(run->crew->rank[0].session->exec) >= library_job(run)->plan->config.steps)
         return library_leave(&entry, STATUS_OK), STRETTO_END;
-    status = api_give(&full, sizeof full, out, "stretto_step");
-    if (status == STATUS_OK) status = crew_do(run->crew, step_task, &result);
+    status = crew_do(run->crew, step_task, &result);
     if (status != STATUS_OK) return library_leave(&entry, status);
-    full = (struct stretto_step){.step = result.step,
-                                 .epoch = result.epoch,
-                                 .loss = result.loss,
-                                 .acc1 = result.acc1,
-                                 .lr = result.lr,
-                                 .grad_norm = result.grad_norm,
-                                 .step_ms = (double)result.times.total_ns * 1e-6};
+    struct stretto_step full = {.step = result.step,
+                                .epoch = result.epoch,
+                                .loss = result.loss,
+                                .acc1 = result.acc1,
+                                .lr = result.lr,
+                                .grad_norm = result.grad_norm,
+                                .step_ms = (double)result.times.total_ns * 1e-6};
     return library_leave(&entry, api_give(&full, sizeof full, out, "stretto_step"));
 }
 
@@ -306,12 +306,11 @@ int stretto_evaluate(struct stretto_run *run, struct stretto_eval *out) {
     struct entry entry;
     enum status status;
     struct eval_result result;
-    struct stretto_eval full = {0};
     if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
-    status = api_give(&full, sizeof full, out, "stretto_eval");
+    status = api_check(out, "stretto_eval");
     if (status == STATUS_OK) status = crew_do(run->crew, evaluate_task, &result);
     if (status != STATUS_OK) return library_leave(&entry, status);
-    full = (struct stretto_eval){
+    struct stretto_eval full = {
         .samples = result.samples, .loss = result.loss, .acc1 = result.acc1, .acc5 = result.acc5};
     return library_leave(&entry, api_give(&full, sizeof full, out, "stretto_eval"));
 }
@@ -411,12 +410,33 @@ static enum status check_field(const struct stretto_run *run, int f, int64_t sam
                 f, data->field[f].name, data->spec);
 }
 
+/* Whether an array of so many samples can be in memory at all: what an overflow, or a count that
+ * was never set, makes of them cannot. */
+static bool has_room(int64_t samples, size_t sample_bytes) {
+    const size_t most = (size_t)1 << 47; /* addresses of a process */
+    size_t bytes;
+    return !__builtin_mul_overflow((size_t)samples, sample_bytes, &bytes) && bytes <= most;
+}
+
+static enum status check_samples(const struct stretto_run *run, int64_t samples, int64_t count) {
+    const struct dataset *data = library_job(run)->dataset;
+    int64_t elements = output_elements(run), all;
+    bool room = has_room(samples, (size_t)elements * sizeof(float));
+    for (int f = 0; f < data->field_count; f++)
+        room &= has_room(samples, dataset_field_bytes(data, f));
+    if (!room || __builtin_mul_overflow(samples, elements, &all))
+        return fail(STATUS_USAGE, "%lld samples are more than memory can have", (long long)samples);
+    if (count == all) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "the output of %lld samples has %lld elements, there is room for %lld",
+                (long long)samples, (long long)all, (long long)count);
+}
+
 static enum status check_forward(const struct stretto_run *run, int64_t samples,
                                  const void *const field[], int field_count, const float *output,
                                  int64_t count) {
     const struct dataset *data = library_job(run)->dataset;
-    int64_t elements = output_elements(run);
-    if (elements < 0)
+    if (output_elements(run) < 0)
         return fail(STATUS_USAGE, "model %s has no output of f32\n  stretto_output names it",
                     library_job(run)->plan->config.model->name);
     if (samples < 1 || !field || !output)
@@ -425,10 +445,7 @@ static enum status check_forward(const struct stretto_run *run, int64_t samples,
     if (field_count != data->field_count)
         return fail(STATUS_USAGE, "%d fields were given, data set %s has %d", field_count,
                     data->spec, data->field_count);
-    if (count != samples * elements)
-        return fail(STATUS_USAGE,
-                    "the output of %lld samples has %lld elements, there is room for %lld",
-                    (long long)samples, (long long)(samples * elements), (long long)count);
+    TRY(check_samples(run, samples, count));
     for (int f = 0; f < field_count; f++) TRY(check_field(run, f, samples, field[f]));
     return STATUS_OK;
 }

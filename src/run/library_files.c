@@ -59,6 +59,10 @@ int stretto_tensor_at(struct stretto_run *run, int index, struct stretto_tensor 
     enum status status;
     struct tensor_ref tensor;
     if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
+    status = api_check(out, "stretto_tensor");
+    if (status == STATUS_OK && index < 0)
+        status = fail(STATUS_USAGE, "tensor %d: they are counted from 0", index);
+    if (status != STATUS_OK) return library_leave(&entry, status);
     if (!tensor_at(run, index, &tensor)) return library_leave(&entry, STATUS_OK), STRETTO_END;
     return library_leave(&entry, describe(&tensor, out));
 }

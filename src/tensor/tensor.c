@@ -60,6 +60,16 @@ int64_t shape_count(const struct shape *shape) {
     return shape_span(shape, 0, shape->rank);
 }
 
+bool shape_is_countable(const struct shape *shape) {
+    const int64_t most = INT64_C(1) << 48; /* no memory has room for what comes near that */
+    int64_t count = 1;
+    for (int d = 0; d < shape->rank; d++)
+        if (shape->dim[d] < 0 || __builtin_mul_overflow(count, shape->dim[d], &count) ||
+            count > most)
+            return false;
+    return true;
+}
+
 bool shape_equal(const struct shape *a, const struct shape *b) {
     return a->rank == b->rank && memcmp(a->dim, b->dim, (size_t)a->rank * sizeof a->dim[0]) == 0;
 }

@@ -57,6 +57,9 @@ struct elements {
 struct elements elements_part(const struct elements *all, int64_t begin, int64_t count);
 size_t elements_bytes(const struct elements *elements);
 
+/* Local. Whether sizes of this shape can be counted: no dimension is below 0, and the elements are
+ * so few that their bytes, and sums of many such sizes, are far from the end of 64 bits. */
+bool shape_is_countable(const struct shape *shape);
 /* Local. Elements; equality; product of dimensions [from, to). */
 int64_t shape_count(const struct shape *shape);
 bool shape_equal(const struct shape *a, const struct shape *b);

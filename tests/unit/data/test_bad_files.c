@@ -209,6 +209,101 @@ Test(data_bad_files, gzip_is_read_and_its_damage_seen) {
     folder_remove(folder);
 }
 
+/* A header, and so many zeros behind it. */
+static struct bytes gzip_zeros(const unsigned char *head, size_t head_bytes, size_t zeros) {
+    static unsigned char none[1 << 16];
+    struct bytes out = {mem_new(zeros / 500 + 4096), zeros / 500 + 4096};
+    z_stream stream = {.next_out = out.data, .avail_out = (uInt)out.count};
+    deflateInit2(&stream, 9, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY);
+    stream.next_in = (unsigned char *)head;
+    stream.avail_in = (uInt)head_bytes;
+    cr_assert_eq(deflate(&stream, Z_NO_FLUSH), Z_OK);
+    for (size_t at = 0; at < zeros; at += sizeof none) {
+        stream.next_in = none;
+        stream.avail_in = (uInt)(zeros - at < sizeof none ? zeros - at : sizeof none);
+        cr_assert_eq(deflate(&stream, Z_NO_FLUSH), Z_OK);
+    }
+    cr_assert_eq(deflate(&stream, Z_FINISH), Z_STREAM_END);
+    out.count -= stream.avail_out;
+    deflateEnd(&stream);
+    return out;
+}
+
+/* Files of some kilobytes that unpack to 24 MiB, and whose headers announce less, or more than they
+ * have: no more memory is taken than the header is worth. */
+enum { ZEROS = 24 << 20 };
+static const struct {
+    const char *data, *file;
+    size_t head_bytes, zeros;
+    unsigned char head[32];
+    const char *say;
+} bombs[] = {
+    {"mnist",
+     "train-images-idx3-ubyte",
+     16,
+     ZEROS,
+     {0, 0, 8, 3, 0, 0, 0, N, 0, 0, 0, SIDE, 0, 0, 0, SIDE},
+     "announces 96 bytes of values, but it unpacks to more"},
+    {"mnist", "t10k-labels-idx1-ubyte", 8, ZEROS, {0, 0, 8, 1, 0, 0, 0, N}, "announces 6 bytes"},
+    {"mnist", "train-labels-idx1-ubyte", 8, ZEROS, {0, 0, 8, 1, 0, 0, 0, 0}, "announces 0 bytes"},
+    {"mnist", "train-images-idx3-ubyte", 4, ZEROS, {0, 0, 8, 9}, "byte 3: 9 dimensions"},
+    {"mnist",
+     "train-images-idx3-ubyte",
+     16,
+     20000,
+     {0, 0, 8, 3, 0x04, 0, 0, 0, 0, 0, 0, SIDE, 0, 0, 0, SIDE},
+     "packed bytes cannot hold so many"},
+    {"mnist",
+     "train-images-idx3-ubyte",
+     16,
+     20000,
+     {0, 0, 8, 3, 0xFF, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0},
+     "more than the 4294967296 bytes"},
+    {"mnist",
+     "train-images-idx3-ubyte",
+     16,
+     120000,
+     {0, 0, 8, 3, 0, 0, 0x20, 0, 0, 0, 0, SIDE, 0, 0, 0, SIDE},
+     "131072 bytes of values, but 120000 follow"},
+    {"tokens",
+     "train.tokens",
+     32,
+     ZEROS,
+     {'S', 'T', 'R', 'E', 'T', 'T', 'O', 'K', 1, 0, 0, 0, 2, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 5},
+     "announces 18 bytes of values, but it unpacks to more"},
+    {"tokens", "train.tokens", 32, ZEROS, {'N', 'O', 'N', 'E'}, "byte 0: not a file of tokens"},
+    {"tokens",
+     "train.tokens",
+     32,
+     20000,
+     {'S', 'T', 'R', 'E', 'T', 'T', 'O', 'K', 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 5},
+     "packed bytes cannot hold so many"},
+    {"tokens",
+     "train.tokens",
+     32,
+     20000,
+     {'S', 'T', 'R', 'E', 'T', 'T', 'O', 'K', 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 5},
+     "more bytes than can be counted"},
+};
+
+Test(data_bad_files, what_gzip_unpacks_to_is_bounded_by_the_header) {
+    enum { MOST = 8 << 20 };
+    for (size_t i = 0; i < sizeof bombs / sizeof bombs[0]; i++) {
+        char *folder = temporary_folder();
+        struct bytes bomb = gzip_zeros(bombs[i].head, bombs[i].head_bytes, bombs[i].zeros);
+        write_good_mnist(folder);
+        write_file(folder, bombs[i].file, bomb.data, bomb.count);
+        bytes_free(&bomb);
+        mem_give_back();
+        mem_reset_peak();
+        size_t before = mem_resident_bytes();
+        expect_refused(open_folder(bombs[i].data, folder), bombs[i].say, bombs[i].file);
+        size_t peak = mem_peak_bytes();
+        cr_expect_lt(peak, before + MOST, "row %zu took %zu bytes", i, peak - before);
+        folder_remove(folder);
+    }
+}
+
 /* Ten thousand random damages of a small file: parsed or refused, never anything else. */
 Test(data_bad_files, idx_parser_survives_anything) {
     unsigned char good[IMAGE_BYTES] = {0}, data[IMAGE_BYTES];
