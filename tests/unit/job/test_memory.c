@@ -83,6 +83,56 @@ Test(run_memory, ranks_that_differ_are_told_apart) {
     close_eight();
 }
 
+/* Before ranks meet, what is left does not count: siblings may have taken theirs already. */
+Test(job_memory, before_ranks_meet_the_whole_machine_counts) {
+    char log[1024] = "";
+    open_eight("", false);
+    job.available_bytes = 1 * MIB;
+    job.total_bytes = 8 * 600 * MIB;
+    cr_expect_eq(job_check_alone(&job), STATUS_OK);
+    job.total_bytes = 0;
+    cr_expect_eq(job_check_alone(&job), STATUS_OK);
+    job.total_bytes = 1536 * MIB;
+    log_capture(log, sizeof log);
+    cr_expect_eq(job_check_alone(&job), STATUS_MEMORY);
+    log_capture(NULL, 0);
+    cr_expect(strstr(log, "the 8 ranks of this machine would need"), "%s", log);
+    close_eight();
+    open_eight("--memory-limit 521M", false);
+    job.total_bytes = 1024 * 1024 * MIB;
+    cr_expect_eq(job_check_alone(&job), STATUS_MEMORY);
+    close_eight();
+}
+
+/* Another stage may need less than this one. */
+Test(job_memory, before_stages_meet_each_counts_alone) {
+    struct rank_info info = {.rank = 1, .ranks = 2, .local_ranks = 2};
+    kit_options("--model mlp --device ref --threads 1 --batch 64 -n 2 --strategy gpipe "
+                "--data synthetic:size=8,count=64,test_count=8",
+                &options);
+    cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
+    job.plan->memory.activations += 500 * MIB;
+    job.total_bytes = 600 * MIB;
+    cr_expect_eq(job_check_alone(&job), STATUS_OK);
+    job.total_bytes = 400 * MIB;
+    cr_expect_eq(job_check_alone(&job), STATUS_MEMORY);
+    close_eight();
+}
+
+/* The second machine has the later stages. */
+Test(job_memory, a_machine_counts_its_own_stages) {
+    struct rank_info info = {.ranks = 4, .local_ranks = 2, .to_start = true};
+    kit_options("--model mlp --device ref --threads 1 --batch 64 --strategy gpipe --stages 4 "
+                "--data synthetic:size=8,count=64,test_count=8",
+                &options);
+    cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
+    job.position[2].activations += 100 * MIB;
+    size_t first = job_machine_bytes(&job);
+    job.first_local = 2;
+    cr_expect_gt(job_machine_bytes(&job), first + 90 * MIB);
+    close_eight();
+}
+
 Test(job_memory, one_rank_is_counted_alone) {
     open_eight("", false);
     job.local_ranks = 1;
