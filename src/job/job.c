@@ -97,6 +97,11 @@ static void measure_before(struct job *job, const struct rank_info *info) {
     mem_reset_peak();
 }
 
+/* Whether this process speaks for all ranks. */
+static bool speaks(const struct job *job, const struct rank_info *info) {
+    return info->rank == 0 || job->options.command == COMMAND_EXPLAIN;
+}
+
 /* Once more for each plan of a job. */
 static enum status plan_once(struct job *job, const struct rank_info *info,
                              const struct run_config *config, const struct bytes *text) {
@@ -106,8 +111,7 @@ static enum status plan_once(struct job *job, const struct rank_info *info,
     job->position = NULL;
     TRY(plan_new(config, name, text, &job->plan));
     TRY(job_estimate_memory(job, info));
-    bool speaks = info->rank == 0 || job->options.command == COMMAND_EXPLAIN;
-    return speaks ? job_estimate_positions(job, name, text) : STATUS_OK;
+    return speaks(job, info) ? job_estimate_positions(job, name, text) : STATUS_OK;
 }
 
 /* What the choice did not count: of the process beside its arrays, known once there is a plan; and
@@ -195,7 +199,7 @@ enum status job_open(const struct options *options, const struct rank_info *info
     if (status == STATUS_OK) status = openmp_check_stacks(config.threads);
     if (status == STATUS_OK)
         status =
-            job_costs_read(&job.options, info->rank == 0, job.local_ranks, &config, &job.costs);
+            job_costs_read(&job.options, speaks(&job, info), job.local_ranks, &config, &job.costs);
     if (status == STATUS_OK) status = make_plan(&job, info, &config);
     if (status == STATUS_OK)
         *out = job;

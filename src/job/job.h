@@ -82,6 +82,7 @@ enum status job_estimate_positions(struct job *job, const char *name, const stru
  * rank does; what the ranks of this machine need together, where what they share is counted once.
  */
 size_t job_position_bytes(const struct job *job, int position);
+size_t job_rank_bytes(const struct job *job, int rank);
 size_t job_most_bytes(const struct job *job);
 /* Local. The estimate of the rank of a pipeline that needs most, and which one that is. */
 const struct memory_estimate *job_largest(const struct job *job, int *rank);
@@ -89,9 +90,21 @@ size_t job_machine_bytes(const struct job *job);
 /* Local. Of what this process needs, how much it has taken by now. */
 size_t job_taken_bytes(const struct job *job);
 /* Local. STATUS_MEMORY, with the largest tensors and what would fit, when the ranks of this machine
- * need more than it has; or, where --memory-limit is given, when a rank needs more than that. For
- * the process that starts ranks or runs them all; for one of several once they have met. */
+ * need more than it has; or, where --memory-limit is given, when a rank needs more than that; or
+ * else, with --cluster, more than its device has. For the process that starts ranks or runs them
+ * all; for one of several once they have met. */
 enum status job_check_memory(const struct job *job);
+
+/* Whether each rank fits into what --memory-limit gives it, or else its device of --cluster: of the
+ * rank that lacks most or has least room. */
+struct job_fit {
+    bool fits, limited; /* `limited`: by --memory-limit */
+    int rank, lacking;  /* `lacking`: how many ranks do not fit */
+    size_t need_bytes, has_bytes;
+    const char *class; /* of the cluster; NULL: there is none */
+};
+/* Local. False: neither is given. */
+bool job_fit(const struct job *job, struct job_fit *out);
 /* Local. The same for one rank of several before they meet, when others may have taken a part of
  * theirs or not: refuses what could not fit whatever they have taken. */
 enum status job_check_alone(const struct job *job);

@@ -157,6 +157,10 @@ size_t job_position_bytes(const struct job *job, int position) {
     return job->position ? memory_sum(&job->position[position]) : plan_bytes(job->plan);
 }
 
+size_t job_rank_bytes(const struct job *job, int rank) {
+    return job_position_bytes(job, place_of(job, rank));
+}
+
 const struct memory_estimate *job_largest(const struct job *job, int *rank) {
     const struct grid *grid = &job->plan->config.grid;
     int most = 0;
@@ -177,7 +181,7 @@ size_t job_most_bytes(const struct job *job) {
 static size_t local_bytes(const struct job *job, int index) {
     int first = job->first_local > 0 ? job->first_local : 0,
         rank = (first + index) % job->plan->config.ranks;
-    return job_position_bytes(job, place_of(job, rank));
+    return job_rank_bytes(job, rank);
 }
 
 /* Ranks of this machine, from the first on. */
@@ -200,18 +204,48 @@ size_t job_taken_bytes(const struct job *job) {
     return taken < counted ? taken : counted;
 }
 
+bool job_fit(const struct job *job, struct job_fit *out) {
+    const struct cluster *cluster = job->costs->source.cluster;
+    struct job_fit fit = {.limited = option_is_set(&job->options, OPTION_memory_limit_bytes)};
+    size_t apart = fit.limited ? MEASURED_APART_BYTES : 0;
+    if (!cluster && !fit.limited) return false;
+    for (int r = 0; r < job->plan->config.ranks; r++) {
+        size_t need = job_rank_bytes(job, r),
+               has = (size_t)(fit.limited ? job->options.memory_limit_bytes
+                                          : cluster_memory_bytes(cluster, r));
+        ptrdiff_t room = (ptrdiff_t)has - (ptrdiff_t)need;
+        fit.lacking += need > has + apart;
+        if (r > 0 && room >= (ptrdiff_t)fit.has_bytes - (ptrdiff_t)fit.need_bytes) continue;
+        fit.rank = r, fit.need_bytes = need, fit.has_bytes = has;
+    }
+    fit.fits = fit.lacking == 0;
+    if (cluster) fit.class = cluster_class(cluster, fit.rank)->name;
+    *out = fit;
+    return true;
+}
+
 /* What is compared with what: one rank with --memory-limit, whatever the machine has, or the ranks
- * of this machine with what it has. */
+ * of this machine with what it has; or a rank with its device of a cluster. */
 struct comparison {
     bool one;
     size_t need, limit;
     const char *limit_is; /* in words */
+    bool cluster;         /* then it is of */
+    int rank;
 };
 
 /* A rank that is a process answers for itself: the others measure what they take. */
 static size_t counted(const struct job *job, bool one) {
     if (!one) return job_machine_bytes(job);
     return job->to_start || job->threads ? job_most_bytes(job) : plan_bytes(job->plan);
+}
+
+/* Whether another plan would pass, and what of it is compared. */
+static bool fits_with(const struct job *other, const struct comparison *of, size_t *bytes) {
+    struct job_fit fit;
+    if (of->cluster && job_fit(other, &fit)) return *bytes = fit.need_bytes, fit.fits;
+    *bytes = counted(other, of->one);
+    return *bytes <= of->limit;
 }
 
 /* The smallest division of the micro-batch that fits, or 0. */
@@ -232,16 +266,21 @@ static int64_t micro_batches_that_fit(const struct job *job, const struct compar
         if (plan_new(&config, "program", NULL, &other.plan) != STATUS_OK) return 0;
         with_library(job, other.plan);
         enum status status = job_estimate_positions(&other, "program", NULL);
-        *bytes = counted(&other, of->one);
+        bool fits = status == STATUS_OK && fits_with(&other, of, bytes);
         plan_free(&other.plan);
         free(other.position);
-        if (status != STATUS_OK || *bytes <= of->limit) return status == STATUS_OK ? count : 0;
+        if (status != STATUS_OK || fits) return fits ? count : 0;
     }
     return 0;
 }
 
-/* The rank that is spoken of, where one speaks for all: the one that needs most. */
-static const struct memory_estimate *spoken_of(const struct job *job, int *rank) {
+/* The rank that is spoken of, where one speaks for all: the one that needs most, or fits least. */
+static const struct memory_estimate *spoken_of(const struct job *job, const struct comparison *of,
+                                               int *rank) {
+    if (of->cluster) {
+        *rank = of->rank;
+        return job->position ? &job->position[place_of(job, *rank)] : &job->plan->memory;
+    }
     if (job->to_start || job->threads) return job_largest(job, rank);
     *rank = job->plan->config.rank;
     return &job->plan->memory;
@@ -249,14 +288,15 @@ static const struct memory_estimate *spoken_of(const struct job *job, int *rank)
 
 /* Who needs it: "the run", "a rank", "rank 1" where others need less, or "the 8 ranks of this
  * machine". */
-static const char *who_needs(const struct job *job, bool one, char text[2 * TEXT_BYTES]) {
+static const char *who_needs(const struct job *job, const struct comparison *of,
+                             char text[2 * TEXT_BYTES]) {
     int rank;
     if (job->plan->config.ranks == 1) return "the run";
-    if (!one && job->local_ranks > 1)
+    if (!of->one && job->local_ranks > 1)
         return snprintf(text, 2 * TEXT_BYTES, "the %d ranks of this machine", job->local_ranks),
                text;
-    if (!job->position) return "a rank";
-    spoken_of(job, &rank);
+    if (!job->position && !of->cluster) return "a rank";
+    spoken_of(job, of, &rank);
     return snprintf(text, 2 * TEXT_BYTES, "rank %d", rank), text;
 }
 
@@ -281,7 +321,7 @@ static enum status refuse(const struct job *job, const struct comparison *of) {
         each[3 * TEXT_BYTES] = "";
     char largest[256], hint[160], whose[TEXT_BYTES] = "";
     int rank, own = job->plan->config.rank;
-    const struct memory_estimate *estimate = spoken_of(job, &rank);
+    const struct memory_estimate *estimate = spoken_of(job, of, &rank);
     size_t fitting = 0;
     bool forward = job->plan->config.forward;
     int64_t count = forward ? 0 : micro_batches_that_fit(job, of, &fitting);
@@ -303,13 +343,14 @@ static enum status refuse(const struct job *job, const struct comparison *of) {
                  *each ? ", fewer ranks" : "");
     return fail(STATUS_MEMORY,
                 "%s would need %s, %s is %s (%sactivations %s)\n  largest at the peak%s: %s\n  %s",
-                who_needs(job, of->one, who), text_size((int64_t)of->need, a), of->limit_is,
+                who_needs(job, of, who), text_size((int64_t)of->need, a), of->limit_is,
                 text_size((int64_t)of->limit, b), each,
                 text_size((int64_t)estimate->activations, c), whose, largest, hint);
 }
 
 static enum status compare(const struct job *job, bool one, int64_t limit, const char *limit_is) {
-    struct comparison of = {one, counted(job, one), (size_t)limit, limit_is};
+    struct comparison of = {
+        .one = one, .need = counted(job, one), .limit = (size_t)limit, .limit_is = limit_is};
     if (limit <= 0 || of.need <= of.limit + MEASURED_APART_BYTES) return STATUS_OK;
     return refuse(job, &of);
 }
@@ -318,8 +359,25 @@ static enum status compare_given(const struct job *job) {
     return compare(job, true, job->options.memory_limit_bytes, "--memory-limit");
 }
 
+static enum status compare_cluster(const struct job *job) {
+    struct job_fit fit;
+    if (!job_fit(job, &fit) || fit.fits) return STATUS_OK;
+    char *device =
+        mem_format("the memory of its device (%s of %s)", fit.class, job->options.cluster);
+    struct comparison of = {.one = true,
+                            .need = fit.need_bytes,
+                            .limit = fit.has_bytes,
+                            .limit_is = device,
+                            .cluster = true,
+                            .rank = fit.rank};
+    enum status status = refuse(job, &of);
+    free(device);
+    return status;
+}
+
 enum status job_check_memory(const struct job *job) {
     if (option_is_set(&job->options, OPTION_memory_limit_bytes)) return compare_given(job);
+    if (job->costs->source.cluster) return compare_cluster(job);
     return compare(job, false, job->available_bytes, "what is available");
 }
 

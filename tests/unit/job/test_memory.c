@@ -178,6 +178,45 @@ Test(job_memory, a_limit_that_is_given_is_a_ranks_and_replaces_the_machines) {
     close_eight();
 }
 
+/* --- clusters --- */
+
+/* Each rank by its own device: the third of four lacks most, though another has less. */
+Test(job_memory, a_cluster_judges_each_rank_by_its_device) {
+    static const char text[] =
+        "classes:\n"
+        "  - {name: a, ranks: 2, gflops_per_s: 1, memory_gib: 1, memory_gb_per_s: 1}\n"
+        "  - {name: b, ranks: 2, gflops_per_s: 1, memory_gib: 0.5, memory_gb_per_s: 1}\n"
+        "links: {in_host: {latency_us: 1, bandwidth_gb_per_s: 1}}\n";
+    struct cluster cluster;
+    struct job_fit fit;
+    char log[1024] = "";
+    struct rank_info info = {.ranks = 4, .local_ranks = 4, .to_start = true};
+    kit_options("--model mlp --device ref --threads 1 --batch 64 --strategy gpipe --stages 4 "
+                "--data synthetic:size=8,count=64,test_count=8",
+                &options);
+    cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
+    cr_assert_eq(cluster_parse("c.yml", text, strlen(text), &cluster), STATUS_OK);
+    cr_expect(!job_fit(&job, &fit));
+    job.costs->source.cluster = &cluster;
+    job.options.cluster = "c.yml";
+    job.available_bytes = 1; /* this machine does not count */
+    cr_expect(job_fit(&job, &fit) && fit.fits && fit.lacking == 0 && !fit.limited);
+    cr_expect_eq(check(log, sizeof log), STATUS_OK);
+    job.position[0].activations += 900 * MIB; /* fits its device */
+    cr_expect(job_fit(&job, &fit) && fit.fits && fit.rank == 0);
+    job.position[2].activations += 600 * MIB; /* does not */
+    cr_expect(job_fit(&job, &fit) && !fit.fits && fit.rank == 2 && fit.lacking == 1);
+    cr_expect_eq(fit.has_bytes, 512 * MIB);
+    cr_expect_str_eq(fit.class, "b");
+    cr_expect_eq(check(log, sizeof log), STATUS_MEMORY);
+    cr_expect(strstr(log, "rank 2 would need") &&
+                  strstr(log, "the memory of its device (b of c.yml) is 512 MiB"),
+              "%s", log);
+    job.costs->source.cluster = NULL;
+    cluster_free(&cluster);
+    close_eight();
+}
+
 /* --- ZeRO --- */
 
 /* The plan of rank 0 of four replicas of vit-tiny. */
