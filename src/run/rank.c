@@ -317,6 +317,10 @@ static enum status hear_verdicts(struct rank *rank, const struct judge_row *all)
 static void take_neighbours(struct rank *rank, const struct judge_row *all) {
     rank->here = count_machine(rank, all, rank->identity->machine);
     rank->first_here = is_first_here(rank, all);
+    rank->session.job.local_ranks = rank->here; /* the forecast counts with them */
+    struct machine_process launcher;
+    if (rank->identity->source == LAUNCH_LAUNCHER && machine_process("", getppid(), &launcher))
+        rank->session.host_cores = launcher.affinity; /* this rank may be bound to its own */
     plan_use_comm(rank->session.job.plan,
                   resolve_comm(rank->options, rank->here < rank->identity->world));
 }
