@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -172,7 +173,14 @@ bool machine_process_has(const char *root, int pid, const char *variable) {
 
 struct memory_limit {
     int64_t limit, left; /* -1: none */
+    uint64_t id;         /* of the folder with so much left */
 };
+
+/* The kernel numbers the folders of all cgroups of a machine, whatever path a container sees. */
+static uint64_t folder_id(const char *folder) {
+    struct stat about;
+    return stat(folder, &about) == 0 ? (uint64_t)about.st_ino : 0;
+}
 
 /* Pages of files that nobody uses are given up when memory is short, so they do not count as used.
  */
@@ -198,7 +206,8 @@ static void read_memory(const char *folder, void *context) {
                 bytes - strtoll(used, NULL, 10) + read_key_number(stat_path, names[i].idle);
             if (left < 0) left = 0;
             if (memory->limit < 0 || bytes < memory->limit) memory->limit = bytes;
-            if (memory->left < 0 || left < memory->left) memory->left = left;
+            if (memory->left < 0 || left < memory->left)
+                memory->left = left, memory->id = folder_id(folder);
         }
         free(limit_path);
         free(used_path);
@@ -213,13 +222,16 @@ struct machine_memory machine_memory(const char *root) {
         .available_bytes = read_key_number(path, "MemAvailable") * 1024,
     };
     free(path);
-    struct memory_limit limit = {-1, -1};
+    struct memory_limit limit = {-1, -1, 0};
     each_ancestor(root, "", read_memory, &limit);
     each_ancestor(root, "memory", read_memory, &limit);
     memory.limit_bytes = limit.limit < 0 ? 0 : limit.limit;
     memory.usable_bytes = memory.available_bytes;
     if (limit.left >= 0 && (memory.available_bytes == 0 || limit.left < memory.available_bytes))
-        memory.usable_bytes = limit.left;
+        memory.usable_bytes = limit.left, memory.limit_id = limit.id;
+    memory.most_bytes = memory.total_bytes;
+    if (limit.limit > 0 && (memory.total_bytes == 0 || limit.limit < memory.total_bytes))
+        memory.most_bytes = limit.limit;
     return memory;
 }
 

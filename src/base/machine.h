@@ -35,6 +35,9 @@ struct machine_memory {
     int64_t available_bytes; /* without swapping, over the whole machine */
     int64_t limit_bytes;     /* of the cgroups; 0: none */
     int64_t usable_bytes;    /* the smaller of what is available and what is left below the limit */
+    int64_t most_bytes; /* that could ever be usable: the smaller of total and limit; 0: unknown */
+    uint64_t limit_id;  /* of the cgroup that leaves least, where it leaves less than the machine;
+                           0: the machine. Processes of one machine with the same share memory */
 };
 struct machine_memory machine_memory(const char *root);
 

@@ -1,6 +1,7 @@
 /* `stretto check`: proves that a program is right, without running it: that of the options, for as
  * many ranks as they ask for, or the one in a file. With --numeric it also runs. Exit 0: proved,
- * and equal; 1: refused, or not equal; 2: options; 3: no program could be read. */
+ * and equal; 1: refused, or not equal; 2: options; 3: no program could be read; 5: a rank needs
+ * more memory than --cluster or --memory-limit gives it. */
 #include <jansson.h>
 #include <stdlib.h>
 
@@ -11,12 +12,17 @@
 #include "cli/numeric.h"
 #include "job/job.h"
 #include "plan/resolve.h"
+#include "plan/strategy.h"
+#include "view/fit.h"
+
+enum { NAME_COLUMNS = 11 }; /* of a row's name */
 
 /* One program of a run, and what was proven of it. */
 struct checked {
     const char *name;
     const struct program *program;
     struct program_proof proof;
+    const struct job *job; /* NULL: of a file alone */
 };
 
 static void print_text(const struct checked *checked, FILE *out) {
@@ -43,20 +49,21 @@ static void print_text(const struct checked *checked, FILE *out) {
 
 static void print_json(const struct checked *checked, FILE *out) {
     const struct program_proof *proof = &checked->proof;
-    json_t *root = json_pack("{s:s, s:b, s:i, s:i, s:I, s:i, s:i, s:i}", "program", checked->name,
-                             "proved", 1, "ranks", proof->ranks, "walked", proof->walked,
-                             "instructions", (json_int_t)proof->instructions, "rules", proof->rules,
-                             "peak_slots", proof->peak_slots, "peak_rank", proof->peak_rank);
+    json_t *fits = checked->job ? fit_json(checked->job) : json_null();
+    json_t *root =
+        json_pack("{s:o, s:s, s:b, s:i, s:i, s:I, s:i, s:i, s:i}", "fits", fits, "program",
+                  checked->name, "proved", 1, "ranks", proof->ranks, "walked", proof->walked,
+                  "instructions", (json_int_t)proof->instructions, "rules", proof->rules,
+                  "peak_slots", proof->peak_slots, "peak_rank", proof->peak_rank);
     char *text = json_dumps(root, 0);
     fprintf(out, "%s\n", text);
     free(text);
     json_decref(root);
 }
 
-static enum status prove(const struct options *options, const char *name,
-                         const struct program *program, const int64_t *samples) {
-    struct checked checked = {.name = name, .program = program};
-    if (program_prove(program, samples, &checked.proof) != STATUS_OK) return STATUS_NO;
+static enum status prove(const struct options *options, struct checked checked,
+                         const int64_t *samples) {
+    if (program_prove(checked.program, samples, &checked.proof) != STATUS_OK) return STATUS_NO;
     if (options->json)
         print_json(&checked, stdout);
     else if (!options->quiet)
@@ -70,7 +77,8 @@ static enum status check_file(const struct options *options, const char *path) {
     struct program *program = NULL;
     TRY(file_read(path, PROGRAM_LIMIT, &text));
     enum status status = program_parse(path, (const char *)text.data, text.count, &program);
-    if (status == STATUS_OK) status = prove(options, path, program, NULL);
+    if (status == STATUS_OK)
+        status = prove(options, (struct checked){.name = path, .program = program}, NULL);
     program_free(&program);
     bytes_free(&text);
     return status;
@@ -81,27 +89,55 @@ static int ranks_of(const struct options *options) {
     return given ? (int)options->local_ranks : resolve_ranks_asked(options);
 }
 
+/* What ranks take is measured where something is to be compared with it. */
+static struct rank_info info_of(const struct options *options) {
+    int ranks = ranks_of(options);
+    bool judged = option_is_given(options, OPTION_cluster) ||
+                  option_is_set(options, OPTION_memory_limit_bytes),
+         processes = ranks > 1 && !strategy_uses_threads(options);
+    return (struct rank_info){.ranks = ranks,
+                              .local_ranks = ranks,
+                              .to_start = judged ? processes : ranks > 1,
+                              .weighed = judged && processes};
+}
+
+static enum status prove_job(const struct options *options, const struct job *job) {
+    const struct plan *plan = job->plan;
+    struct checked step = {.name = plan->config.schedule, .program = plan->program, .job = job},
+                   last = {.name = "short last step", .program = plan->last_program, .job = job};
+    struct job_fit fit;
+    if (!options->json && !options->quiet) fit_print(job, NAME_COLUMNS, stdout);
+    TRY(prove(options, step, NULL));
+    if (plan->last_program) TRY(prove(options, last, plan->last_samples));
+    return job_fit(job, &fit) ? job_check_memory(job) : STATUS_OK;
+}
+
 /* Planning proves it already; here it is said. */
 static enum status check_options(const struct options *options) {
-    int ranks = ranks_of(options);
-    struct rank_info info = {.ranks = ranks, .local_ranks = ranks, .to_start = ranks > 1};
+    struct rank_info info = info_of(options);
     struct job job;
     TRY(job_open(options, &info, &job));
-    const struct plan *plan = job.plan;
-    enum status status = prove(options, plan->config.schedule, plan->program, NULL);
-    if (status == STATUS_OK && plan->last_program)
-        status = prove(options, "short last step", plan->last_program, plan->last_samples);
+    enum status status = prove_job(options, &job);
     job_close(&job);
     return status;
+}
+
+/* A program by itself has no memory to compare. */
+static enum status refuse_cluster(const struct options *options) {
+    return fail(STATUS_USAGE,
+                "--cluster has no effect here: check looks at %s by itself, without its model\n"
+                "  stretto simulate --program %s, with the options of the run, judges its memory",
+                options->program, options->program);
 }
 
 enum status check_run(const struct options *options) {
     log_quiet(options->quiet);
     bool in_file = option_is_set(options, OPTION_program);
+    if (in_file && option_is_given(options, OPTION_cluster)) return refuse_cluster(options);
     TRY(in_file ? check_file(options, options->program) : check_options(options));
     if (!options->json && !options->quiet)
         text_row(
-            stdout, "so", 11,
+            stdout, "so", NAME_COLUMNS,
             "it cannot hang, every message is received, nothing is read before it is written, "
             "and each update takes the gradient of every replica and micro-batch exactly once");
     return options->numeric ? numeric_check(options, ranks_of(options)) : STATUS_OK;

@@ -10,12 +10,14 @@
 #include "run/resume.h"
 #include "run/session.h"
 #include "run/start.h"
+#include "view/fit.h"
 
 static void print(const struct outlook *outlook) {
     const struct job *job = outlook->job;
     const struct options *options = &job->options;
     bool text = !options->json && !options->quiet;
     if (options->json) explain_print_json(outlook, stdout);
+    if (text) fit_print(job, EXPLAIN_NAME_COLUMNS, stdout);
     if (text) explain_print(outlook, true, stdout);
     for (int i = 0; i < options->show.count && text; i++) {
         printf("\n%s\n", options->show.item[i]);

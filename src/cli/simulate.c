@@ -5,16 +5,20 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "plan/resolve.h"
+#include "plan/strategy.h"
 #include "run/outputs.h"
 #include "run/resume.h"
+#include "view/fit.h"
 #include "view/outlook.h"
 
 /* Ranks share this machine, as those of `train` would. Nothing is started, so there may be any
- * number. */
+ * number. What a rank takes is measured as explain does. */
 static struct rank_info info_of(const struct options *options) {
-    int asked = resolve_ranks_asked(options), local = (int)options->local_ranks;
+    int asked = resolve_ranks_asked(options), local = (int)options->local_ranks,
+        ranks = local > 1 ? local : asked;
+    bool processes = ranks > 1 && !strategy_uses_threads(options);
     return (struct rank_info){
-        .ranks = local > 1 ? local : asked, .local_ranks = local, .to_start = true};
+        .ranks = ranks, .local_ranks = local, .to_start = processes, .weighed = processes};
 }
 
 static enum status show(const struct outlook *outlook, const struct options *options) {
@@ -25,6 +29,7 @@ static enum status show(const struct outlook *outlook, const struct options *opt
         free(text);
         json_decref(root);
     } else if (!options->quiet) {
+        fit_print(outlook->job, OUTLOOK_NAME_COLUMNS, stdout);
         outlook_print(outlook, stdout);
     }
     return option_is_given(options, OPTION_draw) ? outlook_draw(outlook, options->draw) : STATUS_OK;
@@ -41,6 +46,8 @@ static enum status simulate_with(const struct options *options) {
         status = show(&outlook, options);
         outlook_close(&outlook);
     }
+    struct job_fit fit;
+    if (status == STATUS_OK && job_fit(&job, &fit)) status = job_check_memory(&job);
     job_close(&job);
     return status;
 }

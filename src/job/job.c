@@ -73,6 +73,7 @@ static enum status resolve(struct job *job, const struct rank_info *info, struct
     TRY(share_of(job, info, &share));
     job->cores = share;
     job->local_ranks = share.ranks;
+    job->first_local = info->first_local;
     struct resolve_place place = {.rank = info->rank,
                                   .ranks = info->ranks,
                                   .threads = (int)cores_threads(&share),
@@ -96,6 +97,11 @@ static void measure_before(struct job *job, const struct rank_info *info) {
     mem_reset_peak();
 }
 
+/* Whether this process speaks for all ranks. */
+static bool speaks(const struct job *job, const struct rank_info *info) {
+    return info->rank == 0 || job->options.command == COMMAND_EXPLAIN;
+}
+
 /* Once more for each plan of a job. */
 static enum status plan_once(struct job *job, const struct rank_info *info,
                              const struct run_config *config, const struct bytes *text) {
@@ -105,7 +111,7 @@ static enum status plan_once(struct job *job, const struct rank_info *info,
     job->position = NULL;
     TRY(plan_new(config, name, text, &job->plan));
     TRY(job_estimate_memory(job, info));
-    return info->rank == 0 ? job_estimate_positions(job, name, text) : STATUS_OK;
+    return speaks(job, info) ? job_estimate_positions(job, name, text) : STATUS_OK;
 }
 
 /* What the choice did not count: of the process beside its arrays, known once there is a plan; and
@@ -148,6 +154,16 @@ static enum status probe_positions(struct job *job, struct run_config *config, c
     return STATUS_OK;
 }
 
+/* What planning took of this process is a part of what it needs, but not of what ranks to start do:
+ * their launcher keeps it. */
+static void measure_machine(struct job *job) {
+    struct machine_memory memory = machine_memory("");
+    job->total_bytes = memory.most_bytes;
+    job->available_bytes = memory.usable_bytes;
+    if (job->available_bytes > 0 && !job->to_start)
+        job->available_bytes += (int64_t)job_taken_bytes(job);
+}
+
 static enum status make_plan(struct job *job, const struct rank_info *info,
                              struct run_config *config) {
     struct bytes text = {0};
@@ -164,7 +180,7 @@ static enum status make_plan(struct job *job, const struct rank_info *info,
     if (info->weighed && !config->dry)
         status = probe_positions(job, config, path ? path : "program", path ? &text : NULL);
     if (status == STATUS_OK) status = plan_to_fit(job, info, config, path ? &text : NULL);
-    job->available_bytes = machine_memory("").usable_bytes;
+    if (status == STATUS_OK) measure_machine(job);
     job->agreed = NULL;
     program_texts_free(&saved);
     bytes_free(&text);
@@ -183,7 +199,7 @@ enum status job_open(const struct options *options, const struct rank_info *info
     if (status == STATUS_OK) status = openmp_check_stacks(config.threads);
     if (status == STATUS_OK)
         status =
-            job_costs_read(&job.options, info->rank == 0, job.local_ranks, &config, &job.costs);
+            job_costs_read(&job.options, speaks(&job, info), job.local_ranks, &config, &job.costs);
     if (status == STATUS_OK) status = make_plan(&job, info, &config);
     if (status == STATUS_OK)
         *out = job;

@@ -14,6 +14,7 @@
 struct rank_info {
     int rank, ranks;
     int local_ranks;         /* of this host, as its launcher knows; 0: as the options say */
+    int first_local;         /* the first of them, as far as known before they meet */
     bool to_start;           /* those are processes that this one will start */
     bool weighed;            /* and what they take is compared with what there is */
     struct dataset *dataset; /* NULL: open it */
@@ -26,6 +27,13 @@ struct rank_info {
     bool loads;                         /* it may read weights at any time */
 };
 
+/* What ranks that share a memory told one another of themselves as they met: how many there are,
+ * what they need together, what the least and the most of them do. */
+struct job_met {
+    int ranks; /* 0: they have not met */
+    size_t need_bytes, least_bytes, most_bytes;
+};
+
 struct job {
     struct options options; /* with every default resolved; texts belong to the caller's options */
     struct dataset *dataset;
@@ -35,8 +43,10 @@ struct job {
     const struct program_texts *agreed; /* of auto, while the job is opened: what it is made with */
     bool threads;                       /* the ranks share this process */
     struct cores_share cores;           /* of this host, as far as known */
-    int local_ranks; /* ranks of this host, as far as known; may be set once more is known */
-    bool to_start;   /* as in the rank info */
+    int local_ranks;    /* ranks of this host, as far as known; may be set once more is known */
+    int first_local;    /* as in the rank info */
+    bool to_start;      /* likewise */
+    struct job_met met; /* set where ranks that met are judged */
     struct mem_parts
         before;        /* resident just before the plan was made: the peak counts from there */
     size_t code_bytes; /* of the estimate: what ranks as processes of a machine share */
@@ -44,7 +54,9 @@ struct job {
                                   known; NULL: of none */
     struct memory_estimate *position; /* of a rank at each position of a pipeline, then of a driver;
                                          NULL where all are like this one */
-    int64_t available_bytes;          /* of this machine, once the plan was made; 0: unknown */
+    int64_t available_bytes; /* of this machine, once the plan was made, for what this process needs
+                                and what it starts; 0: unknown */
+    int64_t total_bytes;     /* the most that it could ever be; 0: unknown */
 };
 
 /* Local, blocking (opens the data). Resolves options, opens the data set and makes the plan of a
@@ -70,13 +82,32 @@ enum status job_estimate_positions(struct job *job, const char *name, const stru
  * rank does; what the ranks of this machine need together, where what they share is counted once.
  */
 size_t job_position_bytes(const struct job *job, int position);
+size_t job_rank_bytes(const struct job *job, int rank);
 size_t job_most_bytes(const struct job *job);
 /* Local. The estimate of the rank of a pipeline that needs most, and which one that is. */
 const struct memory_estimate *job_largest(const struct job *job, int *rank);
 size_t job_machine_bytes(const struct job *job);
+/* Local. Of what this process needs, how much it has taken by now. */
+size_t job_taken_bytes(const struct job *job);
 /* Local. STATUS_MEMORY, with the largest tensors and what would fit, when the ranks of this machine
- * need more than it has; or, where --memory-limit is given, when a rank needs more than that. */
+ * need more than it has; or, where --memory-limit is given, when a rank needs more than that; or
+ * else, with --cluster, more than its device has. For the process that starts ranks or runs them
+ * all; for one of several once they have met. */
 enum status job_check_memory(const struct job *job);
+
+/* Whether each rank fits into what --memory-limit gives it, or else its device of --cluster: of the
+ * rank that lacks most or has least room. */
+struct job_fit {
+    bool fits, limited; /* `limited`: by --memory-limit */
+    int rank, lacking;  /* `lacking`: how many ranks do not fit */
+    size_t need_bytes, has_bytes;
+    const char *class; /* of the cluster; NULL: there is none */
+};
+/* Local. False: neither is given. */
+bool job_fit(const struct job *job, struct job_fit *out);
+/* Local. The same for one rank of several before they meet, when others may have taken a part of
+ * theirs or not: refuses what could not fit whatever they have taken. */
+enum status job_check_alone(const struct job *job);
 
 /* Local. How many threads of this machine's ranks share a core: 1 at least. */
 double job_crowd(const struct job *job);

@@ -73,12 +73,23 @@ static enum status read_profile(struct job_costs *costs, const struct options *o
     return STATUS_OK;
 }
 
+/* Orders are chosen for one limit: the least that a device of the run has. */
+static void limit_choice(const struct cluster *cluster, struct run_config *config) {
+    if (config->memory_limit) return; /* --memory-limit stands in for it */
+    for (int r = 0; r < config->ranks; r++) {
+        int64_t bytes = cluster_memory_bytes(cluster, r);
+        if (r == 0 || bytes < config->memory_limit) config->memory_limit = bytes;
+    }
+}
+
 static enum status read_cluster(struct job_costs *costs, const struct options *options,
-                                const struct run_config *config) {
+                                struct run_config *config) {
     TRY(cluster_read(options->cluster, &costs->cluster));
     costs->source.cluster = &costs->cluster;
     TRY(cluster_check_ranks(&costs->cluster, options->cluster, config->ranks));
-    if (plan_is_auto(config)) choice_devices_new(&costs->cluster, &config->grid, &costs->devices);
+    if (!plan_is_auto(config)) return STATUS_OK;
+    choice_devices_new(&costs->cluster, &config->grid, &costs->devices);
+    limit_choice(&costs->cluster, config);
     return STATUS_OK;
 }
 

@@ -157,6 +157,10 @@ size_t job_position_bytes(const struct job *job, int position) {
     return job->position ? memory_sum(&job->position[position]) : plan_bytes(job->plan);
 }
 
+size_t job_rank_bytes(const struct job *job, int rank) {
+    return job_position_bytes(job, place_of(job, rank));
+}
+
 const struct memory_estimate *job_largest(const struct job *job, int *rank) {
     const struct grid *grid = &job->plan->config.grid;
     int most = 0;
@@ -173,26 +177,80 @@ size_t job_most_bytes(const struct job *job) {
     return memory_sum(job_largest(job, &rank));
 }
 
+/* Of the local rank `index`. */
+static size_t local_bytes(const struct job *job, int index) {
+    int first = job->first_local > 0 ? job->first_local : 0,
+        rank = (first + index) % job->plan->config.ranks;
+    return job_rank_bytes(job, rank);
+}
+
 /* Ranks of this machine, from the first on. */
 size_t job_machine_bytes(const struct job *job) {
     size_t sum = job->code_bytes;
-    for (int r = 0; r < job->local_ranks; r++) {
-        sum += job_position_bytes(job, place_of(job, r)) - job->code_bytes;
+    if (job->met.ranks) return job->met.need_bytes;
+    for (int i = 0; i < job->local_ranks; i++) {
+        sum += local_bytes(job, i) - job->code_bytes;
         if (job->to_start) sum += job->before.own_bytes;
     }
     return sum;
 }
 
-/* What is compared with the limit: --memory-limit is a rank's, whatever the machine has. A rank
- * that is a process answers for itself: the others measure what they take. */
-static size_t counted(const struct job *job) {
-    bool given = option_is_set(&job->options, OPTION_memory_limit_bytes);
-    if (!given) return job_machine_bytes(job);
+/* Not more than planning counts in the estimate: what else is resident is free inside the process,
+ * and nobody else can have it. */
+size_t job_taken_bytes(const struct job *job) {
+    size_t taken = grown(mem_resident_parts().own_bytes, job->before.own_bytes),
+           counted = job->plan->memory.library - job->code_bytes;
+    if (job->threads) counted *= (size_t)job->plan->config.ranks;
+    return taken < counted ? taken : counted;
+}
+
+bool job_fit(const struct job *job, struct job_fit *out) {
+    const struct cluster *cluster = job->costs->source.cluster;
+    struct job_fit fit = {.limited = option_is_set(&job->options, OPTION_memory_limit_bytes)};
+    size_t apart = fit.limited ? MEASURED_APART_BYTES : 0;
+    if (!cluster && !fit.limited) return false;
+    for (int r = 0; r < job->plan->config.ranks; r++) {
+        size_t need = job_rank_bytes(job, r),
+               has = (size_t)(fit.limited ? job->options.memory_limit_bytes
+                                          : cluster_memory_bytes(cluster, r));
+        ptrdiff_t room = (ptrdiff_t)has - (ptrdiff_t)need;
+        fit.lacking += need > has + apart;
+        if (r > 0 && room >= (ptrdiff_t)fit.has_bytes - (ptrdiff_t)fit.need_bytes) continue;
+        fit.rank = r, fit.need_bytes = need, fit.has_bytes = has;
+    }
+    fit.fits = fit.lacking == 0;
+    if (cluster) fit.class = cluster_class(cluster, fit.rank)->name;
+    *out = fit;
+    return true;
+}
+
+/* What is compared with what: one rank with --memory-limit, whatever the machine has, or the ranks
+ * of this machine with what it has; or a rank with its device of a cluster. */
+struct comparison {
+    bool one;
+    size_t need, limit;
+    const char *limit_is; /* in words */
+    bool cluster;         /* then it is of */
+    int rank;
+};
+
+/* A rank that is a process answers for itself: the others measure what they take. */
+static size_t counted(const struct job *job, bool one) {
+    if (!one) return job_machine_bytes(job);
     return job->to_start || job->threads ? job_most_bytes(job) : plan_bytes(job->plan);
 }
 
+/* Whether another plan would pass, and what of it is compared. */
+static bool fits_with(const struct job *other, const struct comparison *of, size_t *bytes) {
+    struct job_fit fit;
+    if (of->cluster && job_fit(other, &fit)) return *bytes = fit.need_bytes, fit.fits;
+    *bytes = counted(other, of->one);
+    return *bytes <= of->limit;
+}
+
 /* The smallest division of the micro-batch that fits, or 0. */
-static int64_t micro_batches_that_fit(const struct job *job, size_t limit, size_t *bytes) {
+static int64_t micro_batches_that_fit(const struct job *job, const struct comparison *of,
+                                      size_t *bytes) {
     int64_t per_replica = job->plan->config.batch / job->plan->config.replicas;
     for (int64_t count = job->plan->config.micro_batches + 1; count <= per_replica; count++) {
         if (per_replica % count != 0) continue;
@@ -204,19 +262,25 @@ static int64_t micro_batches_that_fit(const struct job *job, size_t limit, size_
         config.memory_limit = 0; /* refusals are said by the caller */
         other.position = NULL;
         other.agreed = NULL;
+        other.met = (struct job_met){0};
         if (plan_new(&config, "program", NULL, &other.plan) != STATUS_OK) return 0;
         with_library(job, other.plan);
         enum status status = job_estimate_positions(&other, "program", NULL);
-        *bytes = counted(&other);
+        bool fits = status == STATUS_OK && fits_with(&other, of, bytes);
         plan_free(&other.plan);
         free(other.position);
-        if (status != STATUS_OK || *bytes <= limit) return status == STATUS_OK ? count : 0;
+        if (status != STATUS_OK || fits) return fits ? count : 0;
     }
     return 0;
 }
 
-/* The rank that is spoken of, where one speaks for all: the one that needs most. */
-static const struct memory_estimate *spoken_of(const struct job *job, int *rank) {
+/* The rank that is spoken of, where one speaks for all: the one that needs most, or fits least. */
+static const struct memory_estimate *spoken_of(const struct job *job, const struct comparison *of,
+                                               int *rank) {
+    if (of->cluster) {
+        *rank = of->rank;
+        return job->position ? &job->position[place_of(job, *rank)] : &job->plan->memory;
+    }
     if (job->to_start || job->threads) return job_largest(job, rank);
     *rank = job->plan->config.rank;
     return &job->plan->memory;
@@ -224,23 +288,24 @@ static const struct memory_estimate *spoken_of(const struct job *job, int *rank)
 
 /* Who needs it: "the run", "a rank", "rank 1" where others need less, or "the 8 ranks of this
  * machine". */
-static const char *who_needs(const struct job *job, bool given, char text[2 * TEXT_BYTES]) {
+static const char *who_needs(const struct job *job, const struct comparison *of,
+                             char text[2 * TEXT_BYTES]) {
     int rank;
     if (job->plan->config.ranks == 1) return "the run";
-    if (!given && job->local_ranks > 1)
+    if (!of->one && job->local_ranks > 1)
         return snprintf(text, 2 * TEXT_BYTES, "the %d ranks of this machine", job->local_ranks),
                text;
-    if (!job->position) return "a rank";
-    spoken_of(job, &rank);
+    if (!job->position && !of->cluster) return "a rank";
+    spoken_of(job, of, &rank);
     return snprintf(text, 2 * TEXT_BYTES, "rank %d", rank), text;
 }
 
 /* "20 MiB each, ", or from the least to the most where ranks of this machine differ. */
 static void each_needs(const struct job *job, char text[3 * TEXT_BYTES]) {
     char low[TEXT_BYTES], high[TEXT_BYTES];
-    size_t least = SIZE_MAX, most = 0;
-    for (int r = 0; r < job->local_ranks; r++) {
-        size_t bytes = job_position_bytes(job, place_of(job, r));
+    size_t least = job->met.ranks ? job->met.least_bytes : SIZE_MAX, most = job->met.most_bytes;
+    for (int i = 0; !job->met.ranks && i < job->local_ranks; i++) {
+        size_t bytes = local_bytes(job, i);
         if (bytes < least) least = bytes;
         if (bytes > most) most = bytes;
     }
@@ -251,21 +316,21 @@ static void each_needs(const struct job *job, char text[3 * TEXT_BYTES]) {
         snprintf(text, 3 * TEXT_BYTES, "%s to %s each, ", low, high);
 }
 
-static enum status refuse(const struct job *job, size_t need, size_t limit, bool given) {
+static enum status refuse(const struct job *job, const struct comparison *of) {
     char a[TEXT_BYTES], b[TEXT_BYTES], c[TEXT_BYTES], who[2 * TEXT_BYTES],
         each[3 * TEXT_BYTES] = "";
     char largest[256], hint[160], whose[TEXT_BYTES] = "";
     int rank, own = job->plan->config.rank;
-    const struct memory_estimate *estimate = spoken_of(job, &rank);
+    const struct memory_estimate *estimate = spoken_of(job, of, &rank);
     size_t fitting = 0;
     bool forward = job->plan->config.forward;
-    int64_t count = forward ? 0 : micro_batches_that_fit(job, limit, &fitting);
+    int64_t count = forward ? 0 : micro_batches_that_fit(job, of, &fitting);
     snprintf(largest, sizeof largest, "no activations on this rank");
     if (job->plan->chunk_count > 0)
         placement_largest(plan_placement(job->plan, &job->plan->micro[forward], 0, 0), largest,
                           sizeof largest);
     if (rank != own) snprintf(whose, sizeof whose, " of rank %d", own);
-    if (!given && job->local_ranks > 1) each_needs(job, each);
+    if (!of->one && job->local_ranks > 1) each_needs(job, each);
     if (count)
         snprintf(hint, sizeof hint, "--micro-batches %lld would need %s", (long long)count,
                  text_size((int64_t)fitting, b));
@@ -278,15 +343,48 @@ static enum status refuse(const struct job *job, size_t need, size_t limit, bool
                  *each ? ", fewer ranks" : "");
     return fail(STATUS_MEMORY,
                 "%s would need %s, %s is %s (%sactivations %s)\n  largest at the peak%s: %s\n  %s",
-                who_needs(job, given, who), text_size((int64_t)need, a),
-                given ? "--memory-limit" : "what is available", text_size((int64_t)limit, b), each,
+                who_needs(job, of, who), text_size((int64_t)of->need, a), of->limit_is,
+                text_size((int64_t)of->limit, b), each,
                 text_size((int64_t)estimate->activations, c), whose, largest, hint);
 }
 
+static enum status compare(const struct job *job, bool one, int64_t limit, const char *limit_is) {
+    struct comparison of = {
+        .one = one, .need = counted(job, one), .limit = (size_t)limit, .limit_is = limit_is};
+    if (limit <= 0 || of.need <= of.limit + MEASURED_APART_BYTES) return STATUS_OK;
+    return refuse(job, &of);
+}
+
+static enum status compare_given(const struct job *job) {
+    return compare(job, true, job->options.memory_limit_bytes, "--memory-limit");
+}
+
+static enum status compare_cluster(const struct job *job) {
+    struct job_fit fit;
+    if (!job_fit(job, &fit) || fit.fits) return STATUS_OK;
+    char *device =
+        mem_format("the memory of its device (%s of %s)", fit.class, job->options.cluster);
+    struct comparison of = {.one = true,
+                            .need = fit.need_bytes,
+                            .limit = fit.has_bytes,
+                            .limit_is = device,
+                            .cluster = true,
+                            .rank = fit.rank};
+    enum status status = refuse(job, &of);
+    free(device);
+    return status;
+}
+
 enum status job_check_memory(const struct job *job) {
-    bool given = option_is_set(&job->options, OPTION_memory_limit_bytes);
-    int64_t limit = given ? job->options.memory_limit_bytes : job->available_bytes;
-    size_t need = counted(job);
-    if (limit <= 0 || need <= (size_t)limit + MEASURED_APART_BYTES) return STATUS_OK;
-    return refuse(job, need, (size_t)limit, given);
+    if (option_is_set(&job->options, OPTION_memory_limit_bytes)) return compare_given(job);
+    if (job->costs->source.cluster) return compare_cluster(job);
+    return compare(job, false, job->available_bytes, "what is available");
+}
+
+/* Ranks at other positions may need less than this one, which does not know. */
+enum status job_check_alone(const struct job *job) {
+    const struct grid *grid = &job->plan->config.grid;
+    bool alike = grid->stages == 1 && grid->drivers == 0;
+    if (option_is_set(&job->options, OPTION_memory_limit_bytes)) return compare_given(job);
+    return compare(job, !alike, job->total_bytes, "the most this machine could have");
 }

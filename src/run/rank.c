@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "comm/share.h"
@@ -21,6 +22,7 @@
 #include "plan/graphs.h"
 #include "plan/resolve.h"
 #include "run/folder.h"
+#include "run/judge.h"
 #include "run/refusal.h"
 #include "run/session.h"
 #include "view/explain.h"
@@ -150,6 +152,22 @@ static bool awaits_programs(const struct rank *rank) {
     return rank->identity->rank != 0 && plan_is_auto(&rank->session.job.plan->config);
 }
 
+/* Our launcher has judged whether its ranks fit, but where rank 0 is of another launcher and chose
+ * other programs. */
+static bool is_judged(const struct rank *rank) {
+    bool launched = rank->identity->source == LAUNCH_LAUNCHER;
+    return launched && !(rank->replanned && rank->identity->nodes > 1);
+}
+
+/* As if all ranks were on this machine, where they need least: whether they are they learn as they
+ * meet. */
+static enum status check_alone(struct rank *rank) {
+    struct job *job = &rank->session.job;
+    if (is_judged(rank)) return STATUS_OK;
+    plan_use_comm(job->plan, resolve_comm(rank->options, false));
+    return job_check_alone(job);
+}
+
 /* Plans again, with the programs of rank 0. */
 static enum status plan_again(struct rank *rank, const struct rank_info *info,
                               const struct program_texts *texts) {
@@ -157,6 +175,7 @@ static enum status plan_again(struct rank *rank, const struct rank_info *info,
     struct rank_info again = *info;
     again.agreed = texts;
     again.before = job->before;
+    rank->replanned = true;
     job_close(job);
     return job_open(rank->options, &again, job);
 }
@@ -174,7 +193,7 @@ static enum status take_programs(struct rank *rank, const struct rank_info *info
     bool same = same_text(&own->step, &texts.step) && same_text(&own->last, &texts.last);
     if (status == STATUS_OK && !same) status = plan_again(rank, info, &texts);
     program_texts_free(&texts);
-    return status == STATUS_OK ? job_check_memory(&rank->session.job) : status;
+    return status == STATUS_OK ? check_alone(rank) : status;
 }
 
 /* Machines may differ in what operations cost: rank 0's choice holds for all. */
@@ -190,24 +209,15 @@ static enum status agree_programs(struct rank *rank, const struct rank_info *inf
 
 /* --- which ranks are on this machine --- */
 
-/* What every rank tells all of itself. */
-struct neighbour {
-    char machine[LAUNCH_MACHINE_BYTES];
-    int32_t counted;    /* ranks of its machine that it has counted */
-    int64_t each, once; /* bytes: of a rank there, and of what they share */
-    int64_t available;  /* on its machine, before they met; 0: not to be compared */
-};
+static bool has_own_limit(const struct rank *rank) {
+    return option_is_set(rank->options, OPTION_memory_limit_bytes);
+}
 
-static enum status share_neighbours(struct rank *rank, struct neighbour *all) {
-    const struct job *job = &rank->session.job;
-    bool given = option_is_set(&job->options, OPTION_memory_limit_bytes);
-    struct neighbour own = {.counted = job->local_ranks,
-                            .each = (int64_t)(plan_bytes(job->plan) - job->code_bytes),
-                            .once = (int64_t)job->code_bytes,
-                            .available = given ? 0 : job->available_bytes};
+static enum status share_neighbours(struct rank *rank, struct judge_row *all) {
+    struct judge_row own = judge_row_of(&rank->session.job, rank->identity->machine,
+                                        has_own_limit(rank) || is_judged(rank));
     int world = rank->identity->world;
     struct bytes *values = MEM_ARRAY(struct bytes, world), mine = {(void *)&own, sizeof own};
-    snprintf(own.machine, sizeof own.machine, "%s", rank->identity->machine);
     enum status status =
         comm_share(&rank->link, "machine", rank->identity->rank, world, &mine, values);
     for (int r = 0; r < world && status == STATUS_OK; r++) {
@@ -242,47 +252,88 @@ static void warn_crowded(const struct rank *rank) {
                     cores_threads(&share), share.ranks);
 }
 
-static int count_machine(const struct rank *rank, const struct neighbour *all,
+static int count_machine(const struct rank *rank, const struct judge_row *all,
                          const char *machine) {
     int count = 0;
     for (int r = 0; r < rank->identity->world; r++) count += strcmp(all[r].machine, machine) == 0;
     return count;
 }
 
-static bool is_first_here(const struct rank *rank, const struct neighbour *all) {
+static bool is_first_here(const struct rank *rank, const struct judge_row *all) {
     int first = 0, own = rank->identity->rank;
     while (first < own && strcmp(all[first].machine, rank->identity->machine) != 0) first++;
     return first == own;
 }
 
-/* Whether a rank sees more ranks on its machine than it had counted, and too little memory for
- * them. */
-static bool finds_too_many(const struct neighbour *one, int here) {
-    return here > one->counted && one->available > 0 &&
-           one->each * here + one->once > one->available;
+static enum status get_verdict(struct rank *rank, int judge, struct judge_verdict *out) {
+    void *value;
+    size_t bytes;
+    char key[32];
+    snprintf(key, sizeof key, "memory/%d", judge);
+    TRY(control_get(rank->control, key, &value, &bytes));
+    CHECK(bytes == sizeof *out, "%s has %zu bytes", key, bytes);
+    memcpy(out, value, bytes);
+    free(value);
+    return STATUS_OK;
 }
 
-/* Ranks started by hand or as an array learn only here how many share their machine. None has taken
- * its memory yet, and what is available was read before they met. All come to the same answer, so
- * that none is taken for lost. */
-static enum status check_neighbours(struct rank *rank) {
-    int world = rank->identity->world, refused = -1, there = 0;
-    struct neighbour *all = MEM_ARRAY(struct neighbour, world);
-    enum status status = share_neighbours(rank, all);
-    for (int r = 0; r < world && status == STATUS_OK && refused < 0; r++) {
-        there = count_machine(rank, all, all[r].machine);
-        if (finds_too_many(&all[r], there)) refused = r;
+/* The judge has said it itself, with more. */
+static enum status say_refused(const struct rank *rank, int judge, bool mine,
+                               const struct judge_verdict *verdict) {
+    char need[TEXT_BYTES], there[TEXT_BYTES];
+    if (judge == rank->identity->rank) return STATUS_MEMORY;
+    if (!mine)
+        return fail(STATUS_MEMORY, "the machine of rank %d has too little memory for its %d ranks",
+                    judge, verdict->ranks);
+    return fail(STATUS_MEMORY,
+                "the %d ranks of this machine would need %s, what is available is %s\n"
+                "  rank %d says what they need most for, and what would fit",
+                verdict->ranks, text_size(verdict->need, need),
+                text_size(verdict->available, there), judge);
+}
+
+/* None takes more memory before all have heard that all fit. All come to the same answer, so that
+ * none is taken for lost. */
+static enum status hear_verdicts(struct rank *rank, const struct judge_row *all) {
+    int own = rank->identity->rank, world = rank->identity->world, refused = -1;
+    struct judge_verdict verdict, first = {0};
+    char key[32];
+    if (judge_asked(all, world, own)) {
+        verdict = judge_all(&rank->session.job, all, world, machine_memory("").usable_bytes);
+        snprintf(key, sizeof key, "memory/%d", own);
+        TRY(control_put(rank->control, key, &verdict, sizeof verdict));
     }
+    for (int r = 0; r < world; r++) {
+        if (!judge_asked(all, world, r)) continue;
+        TRY(get_verdict(rank, r, &verdict));
+        if (verdict.refused && refused < 0) refused = r, first = verdict;
+    }
+    if (refused < 0) return STATUS_OK;
+    rank->agreed = true;
+    return say_refused(rank, refused, judge_of(all, world, own) == refused, &first);
+}
+
+/* Ranks started by hand or as an array learn only here how many share their machine. */
+static void take_neighbours(struct rank *rank, const struct judge_row *all) {
     rank->here = count_machine(rank, all, rank->identity->machine);
     rank->first_here = is_first_here(rank, all);
-    bool own = refused >= 0 && strcmp(all[refused].machine, rank->identity->machine) == 0;
+    rank->session.job.local_ranks = rank->here; /* the forecast counts with them */
+    struct machine_process launcher;
+    if (rank->identity->source == LAUNCH_LAUNCHER && machine_process("", getppid(), &launcher))
+        rank->session.host_cores = launcher.affinity; /* this rank may be bound to its own */
+    plan_use_comm(rank->session.job.plan,
+                  resolve_comm(rank->options, rank->here < rank->identity->world));
+}
+
+static enum status check_neighbours(struct rank *rank) {
+    struct judge_row *all = MEM_ARRAY(struct judge_row, rank->identity->world);
+    enum status status = share_neighbours(rank, all);
+    if (status == STATUS_OK) take_neighbours(rank, all);
+    if (status == STATUS_OK && has_own_limit(rank) && !is_judged(rank))
+        status = job_check_memory(&rank->session.job);
+    if (status == STATUS_OK) status = hear_verdicts(rank, all);
     free(all);
-    if (status != STATUS_OK || refused < 0) return status;
-    rank->agreed = true;
-    rank->session.job.local_ranks = rank->here;
-    if (own && job_check_memory(&rank->session.job) != STATUS_OK) return STATUS_MEMORY;
-    return fail(STATUS_MEMORY, "the machine of rank %d has too little memory for its %d ranks",
-                refused, there);
+    return status;
 }
 
 /* --- the data plane --- */
@@ -300,8 +351,7 @@ static enum status choose_network(const struct rank *rank, struct network_addres
 static enum status open_comm(struct rank *rank) {
     struct network_address network;
     TRY(choose_network(rank, &network));
-    const char *name = resolve_comm(rank->options, rank->here < rank->identity->world);
-    plan_use_comm(rank->session.job.plan, name);
+    const char *name = rank->session.job.plan->config.comm;
     struct comm_config config = {.rank = rank->identity->rank,
                                  .size = rank->identity->world,
                                  .link = &rank->link,
@@ -384,7 +434,7 @@ static enum status open_rank(struct rank *rank, const struct rank_info *info) {
     TRY(launch_status_table_of_rank(rank->launch, rank->identity, &rank->status_table));
     control_row_set(row_of(rank), -1, "planning");
     TRY(job_open(rank->options, info, &rank->session.job));
-    if (!awaits_programs(rank)) TRY(job_check_memory(&rank->session.job));
+    if (!awaits_programs(rank)) TRY(check_alone(rank));
     TRY(fault_read(rank->identity->rank, &rank->session.watch.fault));
     fault_trigger(&rank->session.watch.fault, "JOIN", 0);
     refusal_release();

@@ -20,6 +20,7 @@ struct rank {
     int here;        /* how many ranks are on this machine, once they have met */
     bool first_here; /* of these the lowest */
     bool agreed;     /* all ranks fail for one reason: none must be told */
+    bool replanned;  /* with other programs than it had chosen */
     struct comm_link link;
     struct session session;
 };

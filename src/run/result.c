@@ -10,10 +10,12 @@
 #include "base/clock.h"
 #include "base/display.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "base/text.h"
 #include "record/range_test.h"
 #include "record/report.h"
 #include "run/folder.h"
+#include "run/missed.h"
 #include "run/peak.h"
 #include "run/session.h"
 #include "stretto.h"
@@ -110,6 +112,7 @@ void result_measure(struct session *session) {
         .samples_per_s = timed.samples_per_s / pipelines_of(session->job.plan),
         .reduced_bytes_per_step = reduced_bytes(session),
         .use = watch_use(&session->watch),
+        .load = watch_load(&session->watch),
         .step_flops = plan_step_flops(session->job.plan) - plan_recompute_flops(session->job.plan),
         .predicted_bytes = (int64_t)plan_bytes(session->job.plan),
         .sent_bytes_per_step =
@@ -248,6 +251,66 @@ static void print_range_test(const struct session *session) {
     curves_free(&curves);
 }
 
+/* Cores that others than the ranks kept busy; NaN where ranks are elsewhere, too. */
+static double other_cores(const struct session *session, bool spread) {
+    const struct load *machine = &session->figures.load;
+    int ranks = session->all && !session->job.threads ? comm_size(session->comm) : 1;
+    double own_ns = 0;
+    for (int r = 0; r < ranks; r++)
+        own_ns += (double)(session->all ? session->all[r].load.own_ns : machine->own_ns);
+    bool known = machine->busy_ns >= 0 && machine->at_ns > 0 && !spread &&
+                 (ranks > 1 || session->job.threads || comm_size(session->comm) == 1);
+    return known ? ((double)machine->busy_ns - own_ns) / (double)machine->at_ns : NAN;
+}
+
+static double share_of(int64_t part_ns, const struct load *load) {
+    return part_ns >= 0 && load->at_ns > 0 ? (double)part_ns / (double)load->at_ns : NAN;
+}
+
+static struct missed_facts facts_of(const struct session *session) {
+    const struct summary *summary = &session->summary;
+    const struct session_forecast *predicted = &session->predicted;
+    const struct load *load = &session->figures.load;
+    const struct cores_share *cores = &session->job.cores;
+    bool spread = session->job.local_ranks < comm_size(session->comm);
+    return (struct missed_facts){.step_ms = summary->step_ms.p50,
+                                 .p50_ms = predicted->p50_ms,
+                                 .low_ms = predicted->low_ms,
+                                 .high_ms = predicted->high_ms,
+                                 .data_ms = summary->time_ms.data,
+                                 .passes_ms = session->figures.use.busy_ms,
+                                 .predicted_passes_ms = predicted->passes_ms,
+                                 .waits_ms = summary->time_ms.comm_exposed + summary->time_ms.idle,
+                                 .predicted_waits_ms = predicted->waits_ms,
+                                 .other_cores = other_cores(session, spread),
+                                 .stolen_cores = share_of(load->stolen_ns, load),
+                                 .coreless = share_of(load->wait_ns, load),
+                                 .ranks = session->job.local_ranks,
+                                 .threads = session->job.plan->config.threads,
+                                 .usable_cores = session->host_cores > 0 ? session->host_cores
+                                                 : cores->pool > 0       ? cores->pool
+                                                                         : cores->usable,
+                                 .online_cores = machine_cores("").online,
+                                 .crowd = predicted->crowd,
+                                 .profile = option_is_given(&session->job.options, OPTION_profile)
+                                                ? session->job.options.profile
+                                                : NULL,
+                                 .estimated = predicted->estimated,
+                                 .spread = spread};
+}
+
+/* Why the step took another time than was said before it began. */
+static void print_missed(const struct session *session) {
+    enum { NAME_COLUMNS = 15 };
+    struct missed_facts facts = facts_of(session);
+    struct missed_words words;
+    if (!missed_words(&facts, &words)) return;
+    text_entry(display_out(), "forecast", NAME_COLUMNS, words.forecast);
+    text_entry(display_out(), "what differs", NAME_COLUMNS, words.differs);
+    text_entry(display_out(), "try", NAME_COLUMNS, words.hints);
+    missed_free(&words);
+}
+
 void result_print(const struct session *session) {
     const struct summary *summary = &session->summary;
     char wall[TEXT_BYTES], text[TEXT_BYTES];
@@ -290,6 +353,7 @@ void result_print(const struct session *session) {
     fputs("\n", display_out());
     text_table_print(&table, 0, display_out());
     text_table_free(&table);
+    print_missed(session);
     print_range_test(session);
 }
 

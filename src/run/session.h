@@ -18,13 +18,17 @@ struct rank_figures {
     double samples_per_s;
     double step_flops; /* of a step of the model, without what runs again */
     struct watch_use use;
+    struct load load; /* of the timed steps */
     int64_t peak_bytes, predicted_bytes, sent_bytes_per_step;
     int64_t reduced_bytes_per_step;
 };
 
-/* Of a step, by the simulator: with 90% probability from low to high. */
+/* Of a step, by the simulator: with 90% probability from low to high; of rank 0's, in passes, and
+ * waiting for others and messages. */
 struct session_forecast {
-    double p50_ms, low_ms, high_ms;
+    double p50_ms, low_ms, high_ms, passes_ms, waits_ms;
+    double crowd;   /* threads to a core that it counts with */
+    bool estimated; /* operations that its profile lacks */
 };
 
 struct session {
@@ -40,6 +44,7 @@ struct session {
     struct watch watch;                /* of rank 0 */
     struct profiling *profiling;       /* of --save-profile; or NULL */
     struct session_forecast predicted; /* of rank 0 */
+    int host_cores;                    /* that ranks of this machine share; 0: as the job knows */
     struct train_result result;
     int64_t begin_ns;
     struct checkpoint_fact facts[CHECKPOINT_MAX_FACTS];

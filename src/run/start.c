@@ -46,9 +46,11 @@ enum status start_find(const struct options *options, struct start *out) {
     if (started && threads) return refuse_threads(&start.identity);
     if (started) {
         start.kind = START_RANK;
-        start.info = (struct rank_info){.rank = start.identity.rank,
-                                        .ranks = start.identity.world,
-                                        .spread = start.identity.nodes > 1};
+        start.info =
+            (struct rank_info){.rank = start.identity.rank,
+                               .ranks = start.identity.world,
+                               .first_local = start.identity.rank - start.identity.local_rank,
+                               .spread = start.identity.nodes > 1};
     } else if (many && threads) {
         start.kind = START_THREADS;
         start.info.ranks = start.info.local_ranks = (int)options->local_ranks;
@@ -57,6 +59,7 @@ enum status start_find(const struct options *options, struct start *out) {
         TRY(launch_layout(config, network_is_here, &start.layout));
         start.info.ranks = start.layout.world;
         start.info.local_ranks = start.layout.count;
+        start.info.first_local = start.layout.first_rank;
         start.info.spread = start.layout.nodes > 1;
         start.info.to_start = start.info.weighed = true;
     }

@@ -166,6 +166,7 @@ static void on_step(void *context, const struct step_result *result) {
     watch->line_samples += result->samples;
     watch->line_ns += result->times.total_ns;
     time_step(watch, result);
+    if (watch->steps_seen == WATCH_WARMUP_STEPS) watch->load = load_now("");
     watch->busy_ns = watch->first_ns = watch->last_ns = 0;
     if (watch->profiling) profiling_instr(watch->profiling, NULL, 0, 0);
     if (watch->profiling && watch->steps_seen >= WATCH_WARMUP_STEPS)
@@ -329,6 +330,12 @@ struct watch_use watch_use(const struct watch *watch) {
     return (struct watch_use){.step_ms = quantile(watch, watch->step_ms, 5),
                               .busy_ms = quantile(watch, watch->busy_ms, 5),
                               .span_ms = quantile(watch, watch->span_ms, 5)};
+}
+
+struct load watch_load(const struct watch *watch) {
+    static const struct load unknown = {-1, -1, -1, -1, -1};
+    struct load now = load_now("");
+    return watch->timed_steps > 0 ? load_between(&watch->load, &now) : unknown;
 }
 
 void watch_bubbles(const struct watch_use *const *all, int ranks, struct summary *summary) {

@@ -3,6 +3,7 @@
 #ifndef RUN_WATCH_H
 #define RUN_WATCH_H
 
+#include "base/load.h"
 #include "control/status_table.h"
 #include "exec/train.h"
 #include "job/job.h"
@@ -47,6 +48,7 @@ struct watch {
     double *step_ms, *busy_ms, *span_ms; /* of timed steps, the newest WATCH_MAX_TIMED: all of it,
                                             in passes, from the first pass to the last */
     int64_t busy_ns, first_ns, last_ns;  /* of the step under way; first 0: no pass yet */
+    struct load load;                    /* as the timed steps began; at_ns 0: not yet */
     double loss_first, loss_last;        /* of the whole run, on rank 0 */
     int64_t line_samples, line_ns; /* since the row before: samples, and the time of their steps */
     struct metrics_row step_row;   /* of the last step, whose norm is still to come */
@@ -81,6 +83,8 @@ enum status watch_note_times(struct watch *watch);
  * defines them (sim/run.h). */
 struct watch_use watch_use(const struct watch *watch);
 void watch_bubbles(const struct watch_use *const *all, int ranks, struct summary *summary);
+/* Local. Who used the cores since the first timed step; -1 where it is not known. */
+struct load watch_load(const struct watch *watch);
 /* Local. Fills in what was measured, but for bubbles. */
 void watch_summary(const struct watch *watch, struct summary *summary);
 /* Collective over the ranks, blocking. Brings the traces of all ranks to rank 0. */

@@ -17,6 +17,7 @@
 #include "view/explain_auto.h"
 #include "view/explain_memory.h"
 #include "view/explain_recompute.h"
+#include "view/fit.h"
 #include "view/outlook.h"
 
 /* A row of the screen: its name, then words, broken before the edge of the terminal. */
@@ -405,10 +406,10 @@ void explain_print_json(const struct outlook *outlook, FILE *out) {
     char device[128];
     plan->device->backend->describe(plan->device, device, sizeof device);
     json_t *root = json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:i, s:s, s:i, s:I, s:I, s:i, s:i, s:b, s:I, s:I, s:i, s:i, "
-        "s:i, s:f, s:s, s:f, s:o, s:I, s:I, s:I, s:i, s:i, s:i, s:o}",
-        "version", stretto_version(), "strategy", job->options.strategy, "model",
-        config->model->name, "data", config->dataset->spec, "device", device, "threads",
+        "{s:o, s:s, s:s, s:s, s:s, s:s, s:i, s:s, s:i, s:I, s:I, s:i, s:i, s:b, s:I, s:I, s:i, "
+        "s:i, s:i, s:f, s:s, s:f, s:o, s:I, s:I, s:I, s:i, s:i, s:i, s:o}",
+        "fits", fit_json(job), "version", stretto_version(), "strategy", job->options.strategy,
+        "model", config->model->name, "data", config->dataset->spec, "device", device, "threads",
         config->threads, "comm", config->ranks == 1 ? "self" : job->options.comm, "ranks",
         config->ranks, "params", (json_int_t)graph_param_elements(plan->micro[0].graph), "batch",
         (json_int_t)config->batch, "replicas", config->replicas, "micro_batches",

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "view/fit.h"
 
 bool outlook_is_wanted(const struct options *options) {
     return option_is_given(options, OPTION_costs) || option_is_given(options, OPTION_profile) ||
@@ -99,8 +100,7 @@ static char *part_text(const struct outlook *outlook, const struct path_part *pa
 
 /* --- in words --- */
 
-enum { NAME_COLUMNS = 12 };
-#define row(out, name, ...) text_row(out, name, NAME_COLUMNS, __VA_ARGS__)
+#define row(out, name, ...) text_row(out, name, OUTLOOK_NAME_COLUMNS, __VA_ARGS__)
 
 /* A time in the unit of the costs: in a sentence, in a table that names the unit itself. */
 static const char *time_text(const struct outlook *outlook, double time, char text[TEXT_BYTES]) {
@@ -219,6 +219,10 @@ static void print_path(const struct outlook *outlook, FILE *out) {
     free(words);
 }
 
+static int64_t peak_bytes(const struct outlook *outlook, int rank) {
+    return (int64_t)job_rank_bytes(outlook->job, rank);
+}
+
 static void print_table(const struct outlook *outlook, FILE *out) {
     const struct sim_result *result = &outlook->forecast.result;
     bool alike = result->run_count < outlook->job->plan->config.ranks;
@@ -236,7 +240,7 @@ static void print_table(const struct outlook *outlook, FILE *out) {
         text_table_cell(&table, "%.1f%%", 100 * (1 - rank->busy / result->step));
         text_table_cell(&table, "%s", cell_text(outlook, rank->waits, text));
         text_table_cell(&table, "%s", cell_text(outlook, rank->exposed, text));
-        text_table_cell(&table, "%s", text_size(rank->peak_bytes, text));
+        text_table_cell(&table, "%s", text_size(peak_bytes(outlook, rank->rank), text));
     }
     text_table_print(&table, 2, out);
     text_table_free(&table);
@@ -247,24 +251,18 @@ static void print_table(const struct outlook *outlook, FILE *out) {
             outlook->forecast.units ? "; in units" : "");
 }
 
+/* The predicted peak, as explain has it. */
 static void print_memory(const struct outlook *outlook, FILE *out) {
-    const struct sim_result *result = &outlook->forecast.result;
-    char size[TEXT_BYTES], has[TEXT_BYTES], on[TEXT_BYTES + 32] = "";
-    int most = 0;
-    for (int r = 1; r < result->run_count; r++)
-        if (result->rank[r].peak_bytes > result->rank[most].peak_bytes) most = r;
-    if (result->run_count > 1)
-        snprintf(on, sizeof on, " on rank %d, which has most", result->rank[most].rank);
-    row(out, "memory", "%s of parameters, gradients, optimizer state and activations%s",
-        text_size(result->peak_bytes, size), on);
-    for (int r = 0; outlook->source.cluster && r < result->run_count; r++) {
-        const struct sim_rank *rank = &result->rank[r];
-        int64_t bytes = cluster_memory_bytes(outlook->source.cluster, rank->rank);
-        if (rank->peak_bytes <= bytes) continue;
-        row(out, "", "rank %d needs %s, its device has %s", rank->rank,
-            text_size(rank->peak_bytes, size), text_size(bytes, has));
-        break;
-    }
+    char size[TEXT_BYTES], of[TEXT_BYTES + 32] = "";
+    int rank;
+    size_t bytes = memory_sum(job_largest(outlook->job, &rank));
+    if (outlook->job->position)
+        snprintf(of, sizeof of, " of rank %d, which needs most", rank);
+    else if (outlook->job->plan->config.ranks > 1)
+        snprintf(of, sizeof of, " of a rank");
+    bool explained = outlook->job->options.command == COMMAND_EXPLAIN;
+    row(out, "memory", "%s predicted peak%s%s", text_size((int64_t)bytes, size), of,
+        explained ? "" : "; its parts: stretto explain");
 }
 
 char *outlook_shape_text(const struct outlook *outlook) {
@@ -299,7 +297,7 @@ void outlook_print(const struct outlook *outlook, FILE *out) {
         100 * result->bubble, 100 * result->span_bubble + 1e-9);
     row(out, "exposed", "%s a step of communication that no work hides, mean of the ranks (%.1f%%)",
         time_text(outlook, result->exposed, exposed), 100 * result->exposed / result->step);
-    print_clip(outlook, NAME_COLUMNS, out);
+    print_clip(outlook, OUTLOOK_NAME_COLUMNS, out);
     print_memory(outlook, out);
     print_path(outlook, out);
     if (result->run_count <= TABLE_ROWS) print_table(outlook, out);
@@ -307,14 +305,15 @@ void outlook_print(const struct outlook *outlook, FILE *out) {
 
 /* --- JSON --- */
 
-static json_t *ranks_json(const struct sim_result *result) {
+static json_t *ranks_json(const struct outlook *outlook) {
+    const struct sim_result *result = &outlook->forecast.result;
     json_t *list = json_array();
     for (int r = 0; r < result->run_count; r++) {
         const struct sim_rank *rank = &result->rank[r];
         json_array_append_new(list, json_pack("{s:i, s:i, s:f, s:f, s:f, s:I}", "rank", rank->rank,
                                               "ranks", rank->like, "busy", rank->busy, "waits",
                                               rank->waits, "exposed", rank->exposed, "peak_bytes",
-                                              (json_int_t)rank->peak_bytes));
+                                              (json_int_t)peak_bytes(outlook, rank->rank)));
     }
     return list;
 }
@@ -337,15 +336,14 @@ json_t *outlook_json(const struct outlook *outlook) {
     const struct sim_result *result = &forecast->result;
     const struct program *program = outlook->job->plan->program;
     return json_pack(
-        "{s:s, s:i, s:i, s:i, s:i, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:f, "
-        "s:o, "
-        "s:o}",
-        "schedule", outlook->job->plan->config.schedule, "ranks", program->ranks, "stages",
-        program->grid.stages, "replicas", program->grid.replicas, "micro_batches",
-        program->micro_batches, "unit", forecast->units ? "units" : "ns", "step", result->step,
-        "step_low", forecast->low, "step_high", forecast->high, "first_step", result->first_step,
-        "bubble", result->bubble, "span_bubble", result->span_bubble, "exposed", result->exposed,
-        "clip_wait", outlook->clip_waits ? outlook->clip_time : 0.0, "peak_bytes",
-        (json_int_t)result->peak_bytes, "instructions", (json_int_t)result->instructions, "seconds",
-        forecast->seconds, "rank", ranks_json(result), "path", path_json(outlook));
+        "{s:o, s:s, s:i, s:i, s:i, s:i, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, "
+        "s:f, s:o, s:o}",
+        "fits", fit_json(outlook->job), "schedule", outlook->job->plan->config.schedule, "ranks",
+        program->ranks, "stages", program->grid.stages, "replicas", program->grid.replicas,
+        "micro_batches", program->micro_batches, "unit", forecast->units ? "units" : "ns", "step",
+        result->step, "step_low", forecast->low, "step_high", forecast->high, "first_step",
+        result->first_step, "bubble", result->bubble, "span_bubble", result->span_bubble, "exposed",
+        result->exposed, "clip_wait", outlook->clip_waits ? outlook->clip_time : 0.0, "peak_bytes",
+        (json_int_t)job_most_bytes(outlook->job), "instructions", (json_int_t)result->instructions,
+        "seconds", forecast->seconds, "rank", ranks_json(outlook), "path", path_json(outlook));
 }

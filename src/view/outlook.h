@@ -9,6 +9,8 @@
 #include "job/job.h"
 #include "sim/forecast.h"
 
+enum { OUTLOOK_NAME_COLUMNS = 12 }; /* of a row's name */
+
 struct outlook {
     const struct job *job;
     struct cost_source source; /* the job's */

@@ -152,7 +152,10 @@ static void add_row(struct drawing *drawing, int run) {
     const struct cost_source *source = &drawing->outlook->source;
     char *label = label_of(drawing, rank);
     drawing->row[run].label = arena_text(&drawing->arena, label);
-    if (source->cluster)
+    const struct options *options = &drawing->outlook->job->options;
+    if (option_is_set(options, OPTION_memory_limit_bytes))
+        drawing->row[run].limit_bytes = options->memory_limit_bytes;
+    else if (source->cluster)
         drawing->row[run].limit_bytes = cluster_memory_bytes(source->cluster, rank->rank);
     free(label);
 }

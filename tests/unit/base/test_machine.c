@@ -39,6 +39,19 @@ Test(base_machine, cgroup_v2_takes_the_tightest_ancestor) {
     cr_expect_eq(memory.available_bytes, 500000 * 1024L);
     cr_expect_eq(memory.limit_bytes, 100000000);
     cr_expect_eq(memory.usable_bytes, 50000000);
+    cr_expect_eq(memory.most_bytes, 100000000);
+    /* Siblings below the cgroup that is short share its memory. */
+    cr_expect_neq(memory.limit_id, 0);
+    pretend_put("proc/self/cgroup", "0::/job/other\n");
+    pretend_put("sys/fs/cgroup/job/other/memory.max", "max\n");
+    cr_expect_eq(machine_memory(pretend_root).limit_id, memory.limit_id);
+    /* One with a limit of its own that leaves less does not. */
+    pretend_put("sys/fs/cgroup/job/other/memory.max", "40000000\n");
+    pretend_put("sys/fs/cgroup/job/other/memory.current", "0\n");
+    cr_expect_neq(machine_memory(pretend_root).limit_id, memory.limit_id);
+    /* Where the machine itself has less left, all of it is shared. */
+    pretend_put("proc/meminfo", "MemTotal:  1000000 kB\nMemAvailable:   1 kB\n");
+    cr_expect_eq(machine_memory(pretend_root).limit_id, 0);
 }
 
 Test(base_machine, cgroup_v1) {

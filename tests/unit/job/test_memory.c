@@ -83,6 +83,56 @@ Test(run_memory, ranks_that_differ_are_told_apart) {
     close_eight();
 }
 
+/* Before ranks meet, what is left does not count: siblings may have taken theirs already. */
+Test(job_memory, before_ranks_meet_the_whole_machine_counts) {
+    char log[1024] = "";
+    open_eight("", false);
+    job.available_bytes = 1 * MIB;
+    job.total_bytes = 8 * 600 * MIB;
+    cr_expect_eq(job_check_alone(&job), STATUS_OK);
+    job.total_bytes = 0;
+    cr_expect_eq(job_check_alone(&job), STATUS_OK);
+    job.total_bytes = 1536 * MIB;
+    log_capture(log, sizeof log);
+    cr_expect_eq(job_check_alone(&job), STATUS_MEMORY);
+    log_capture(NULL, 0);
+    cr_expect(strstr(log, "the 8 ranks of this machine would need"), "%s", log);
+    close_eight();
+    open_eight("--memory-limit 521M", false);
+    job.total_bytes = 1024 * 1024 * MIB;
+    cr_expect_eq(job_check_alone(&job), STATUS_MEMORY);
+    close_eight();
+}
+
+/* Another stage may need less than this one. */
+Test(job_memory, before_stages_meet_each_counts_alone) {
+    struct rank_info info = {.rank = 1, .ranks = 2, .local_ranks = 2};
+    kit_options("--model mlp --device ref --threads 1 --batch 64 -n 2 --strategy gpipe "
+                "--data synthetic:size=8,count=64,test_count=8",
+                &options);
+    cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
+    job.plan->memory.activations += 500 * MIB;
+    job.total_bytes = 600 * MIB;
+    cr_expect_eq(job_check_alone(&job), STATUS_OK);
+    job.total_bytes = 400 * MIB;
+    cr_expect_eq(job_check_alone(&job), STATUS_MEMORY);
+    close_eight();
+}
+
+/* The second machine has the later stages. */
+Test(job_memory, a_machine_counts_its_own_stages) {
+    struct rank_info info = {.ranks = 4, .local_ranks = 2, .to_start = true};
+    kit_options("--model mlp --device ref --threads 1 --batch 64 --strategy gpipe --stages 4 "
+                "--data synthetic:size=8,count=64,test_count=8",
+                &options);
+    cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
+    job.position[2].activations += 100 * MIB;
+    size_t first = job_machine_bytes(&job);
+    job.first_local = 2;
+    cr_expect_gt(job_machine_bytes(&job), first + 90 * MIB);
+    close_eight();
+}
+
 Test(job_memory, one_rank_is_counted_alone) {
     open_eight("", false);
     job.local_ranks = 1;
@@ -125,6 +175,45 @@ Test(job_memory, a_limit_that_is_given_is_a_ranks_and_replaces_the_machines) {
     job.available_bytes = 1024 * 1024 * MIB;
     cr_expect_eq(check(log, sizeof log), STATUS_MEMORY);
     cr_expect(strstr(log, "a rank would need 522 MiB, --memory-limit is 521 MiB"), "%s", log);
+    close_eight();
+}
+
+/* --- clusters --- */
+
+/* Each rank by its own device: the third of four lacks most, though another has less. */
+Test(job_memory, a_cluster_judges_each_rank_by_its_device) {
+    static const char text[] =
+        "classes:\n"
+        "  - {name: a, ranks: 2, gflops_per_s: 1, memory_gib: 1, memory_gb_per_s: 1}\n"
+        "  - {name: b, ranks: 2, gflops_per_s: 1, memory_gib: 0.5, memory_gb_per_s: 1}\n"
+        "links: {in_host: {latency_us: 1, bandwidth_gb_per_s: 1}}\n";
+    struct cluster cluster;
+    struct job_fit fit;
+    char log[1024] = "";
+    struct rank_info info = {.ranks = 4, .local_ranks = 4, .to_start = true};
+    kit_options("--model mlp --device ref --threads 1 --batch 64 --strategy gpipe --stages 4 "
+                "--data synthetic:size=8,count=64,test_count=8",
+                &options);
+    cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
+    cr_assert_eq(cluster_parse("c.yml", text, strlen(text), &cluster), STATUS_OK);
+    cr_expect(!job_fit(&job, &fit));
+    job.costs->source.cluster = &cluster;
+    job.options.cluster = "c.yml";
+    job.available_bytes = 1; /* this machine does not count */
+    cr_expect(job_fit(&job, &fit) && fit.fits && fit.lacking == 0 && !fit.limited);
+    cr_expect_eq(check(log, sizeof log), STATUS_OK);
+    job.position[0].activations += 900 * MIB; /* fits its device */
+    cr_expect(job_fit(&job, &fit) && fit.fits && fit.rank == 0);
+    job.position[2].activations += 600 * MIB; /* does not */
+    cr_expect(job_fit(&job, &fit) && !fit.fits && fit.rank == 2 && fit.lacking == 1);
+    cr_expect_eq(fit.has_bytes, 512 * MIB);
+    cr_expect_str_eq(fit.class, "b");
+    cr_expect_eq(check(log, sizeof log), STATUS_MEMORY);
+    cr_expect(strstr(log, "rank 2 would need") &&
+                  strstr(log, "the memory of its device (b of c.yml) is 512 MiB"),
+              "%s", log);
+    job.costs->source.cluster = NULL;
+    cluster_free(&cluster);
     close_eight();
 }
 

@@ -1,0 +1,17 @@
+/* Whether a run fits into the memory it is for, in a row: the answer that stands first. */
+#ifndef VIEW_FIT_H
+#define VIEW_FIT_H
+
+#include <stdio.h>
+
+#include <jansson.h>
+
+#include "job/job.h"
+
+/* Local. A row whose name takes so many columns; nothing where neither --cluster nor --memory-limit
+ * is given. */
+void fit_print(const struct job *job, int columns, FILE *out);
+/* Local. true or false; null where neither is given. The caller owns it. */
+json_t *fit_json(const struct job *job);
+
+#endif
