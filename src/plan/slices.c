@@ -62,9 +62,9 @@ void slices_plan(const struct bucket_list *lists, const struct rank_program *pro
         const struct chunk_sizes *sizes = &program->chunk[c];
         place_chunk(&lists[c], sizes, sizes->windows, out->shift[0], &out->gradients.elements);
         place_chunk(&lists[c], sizes, sizes->gathered, out->shift[1], &out->params.elements);
+        if (sizes->windows > 0) out->gradients.shift = out->shift[0];
+        if (sizes->gathered > 0) out->params.shift = out->shift[1];
     }
-    out->gradients.shift = out->shift[0];
-    out->params.shift = out->shift[1];
 }
 
 void slices_free(struct slices *slices) {

@@ -125,7 +125,7 @@ static void take_counted(struct store_layout *layout) {
 }
 
 static int64_t *copy_shift(const struct store_window *window, int count) {
-    int64_t *shift = window->elements > 0 ? MEM_ARRAY(int64_t, count + 1) : NULL;
+    int64_t *shift = window->shift ? MEM_ARRAY(int64_t, count + 1) : NULL;
     for (int i = 0; shift && i < count; i++) shift[i] = window->shift[i];
     return shift;
 }
@@ -145,9 +145,8 @@ static int kind_count(const struct store_config *config, enum array_kind kind) {
     switch (kind) {
     case ARRAY_GRAD: return config->grads;
     case ARRAY_STATE: return config->forward ? 0 : config->optimizer->state_count;
-    case ARRAY_GRAD_WINDOW:
-        return config->windows[ARRAY_GRAD].elements > 0 ? config->grad_windows : 0;
-    case ARRAY_PARAM_WINDOW: return config->windows[ARRAY_PARAM].elements > 0;
+    case ARRAY_GRAD_WINDOW: return config->windows[ARRAY_GRAD].shift ? config->grad_windows : 0;
+    case ARRAY_PARAM_WINDOW: return config->windows[ARRAY_PARAM].shift != NULL;
     default: return 1;
     }
 }

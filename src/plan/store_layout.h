@@ -37,10 +37,10 @@ struct slice {
     int64_t begin, count;
 };
 
-/* Windows: element x of a parameter lies at x + shift of its position; none where there are no
- * elements. */
+/* Windows: element x of a parameter lies at x + shift of its position. A rank whose stages have no
+ * parameters has windows without elements: its program names them like any other. */
 struct store_window {
-    const int64_t *shift;
+    const int64_t *shift; /* NULL: there are no windows */
     int64_t elements;
 };
 

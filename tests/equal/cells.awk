@@ -3,7 +3,7 @@
 #     awk -f tests/equal/cells.awk [-v set=cover] [-v device=ref] src/program/pipeline.def
 #
 # Schedules are the rows of pipeline.def, so a new one has its cells at once. All cells: schedules x stages and replicas x
-# micro-batches x models, the further rows of extras() and the few of print_large(). set=cover: those that together have every pair of values of two
+# micro-batches x models, the further rows of extras(), those of print_bare() and the few of print_large(). set=cover: those that together have every pair of values of two
 # columns, chosen greedily, the extras dealt over the schedules. Micro-batches have at least two samples (a batch norm of one
 # sample at 1x1 has no statistics), steps at least twelve.
 
@@ -161,6 +161,57 @@ function print_large(    i, large) {
     }
 }
 
+# Stages without parameters, by --model bare of equal.c: the first, the first two, one in the middle, the last, both stages of one
+# rank; whole and sliced. A cover has each schedule with each of the options once, the cuts, micro-batches and short steps by turns.
+function bare(many, one) {
+    bare_many[++bare_count] = many
+    bare_one[bare_count] = one
+}
+
+function bare_options() {
+    bare("", "")
+    bare("--zero-stage 1", "")
+    bare("--zero-stage 2", "")
+    bare("--zero-stage 3", "")
+    bare("--zero-stage 1 --zero-accumulate scatter", "")
+    bare("--zero-stage 2 --zero-accumulate scatter", "--sum replicas-first")
+    bare("--zero-stage 3 --zero-accumulate scatter", "--sum replicas-first")
+    bare("--zero-stage 3 --zero-accumulate scatter --zero-keep 300", "--sum replicas-first")
+    bare("--zero-stage 3 --zero-prefetch 0", "")
+    bare("--zero-stage 2 --recompute always", "")
+    bare("--zero-stage 3 --recompute always:block --optimizer adam", "--optimizer adam")
+}
+
+function bare_cuts(chunks_each,    list, i) {
+    delete bare_cut
+    if (chunks_each == 1) bare_cut_count = split("2:loss 2:in2 2:conv1 3:pool1,conv2 4:in2,conv1,loss", list)
+    else bare_cut_count = split("2:in2,conv1,loss 2:in2,conv1,pool1 2:conv1,pool1,conv2 2:conv2,fc,loss", list)
+    for (i = 1; i <= bare_cut_count; i++) bare_cut[i] = list[i]
+}
+
+function print_bare_of(schedule, chunks_each, more,    e, c, m, left, replicas, part, turn) {
+    bare_cuts(chunks_each)
+    replicas = driven[schedule] ? 1 : 2
+    for (e = 1; e <= (driven[schedule] ? 1 : bare_count); e++)
+        for (c = 1; c <= bare_cut_count; c++)
+            for (m = 1; m <= 3; m += 2)
+                for (left = 0; left <= 1; left++) {
+                    turn = (bare_turn + e) % (4 * bare_cut_count)
+                    if (set == "cover" && turn != 4 * (c - 1) + m - 1 + left) continue
+                    split(bare_cut[c], part, ":")
+                    print cell(schedule, part[1], replicas, m, "bare", "--cut " part[2] more \
+                        (bare_many[e] ? " " bare_many[e] : ""), bare_one[e], left, chunks_each)
+                }
+    bare_turn += 7
+}
+
+function print_bare(    a) {
+    bare_options()
+    for (a = 1; a <= size[1]; a++) print_bare_of(value[1, a], chunks[value[1, a]], "")
+    print_bare_of("auto", 1, " --virtual 1")
+    print_bare_of("auto", 2, " --virtual 2")
+}
+
 # Stages that a rank has, from the schedule's own file.
 function chunks_of(file,    line, count) {
     while ((getline line <file) > 0)
@@ -200,5 +251,6 @@ END {
         print_cover()
     else
         print_all()
+    print_bare()
     print_large()
 }

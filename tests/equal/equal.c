@@ -29,6 +29,23 @@
 #include "base/number.h"
 #include "exec/team.h"
 #include "plan/resolve.h"
+#include "stretto.h"
+
+/* A model whose layers have parameters or none by turns, the first two none: --model bare. Stages
+ * of it have no parameters, no gradients, or no gradients of what comes in. Images are 8x8. */
+static void build_bare(struct stretto_graph *graph, void *context) {
+    stretto_value x = stretto_input(graph, "image");
+    x = stretto_avg_pool(graph, "in1", x, 2, 2, 0);
+    x = stretto_max_pool(graph, "in2", x, 3, 1, 1);
+    x = stretto_conv2d(graph, "conv1", x, 6, 3, 1, 1, 1);
+    x = stretto_max_pool(graph, "pool1", x, 2, 2, 0);
+    x = stretto_conv2d(graph, "conv2", x, 8, 3, 1, 1, 1);
+    x = stretto_avg_pool(graph, "pool2", x, 2, 2, 0);
+    x = stretto_linear(graph, "fc", stretto_flatten(graph, "flatten", x), stretto_classes(graph));
+    stretto_cross_entropy(graph, "loss", x, stretto_input(graph, "label"), 0);
+    (void)context;
+}
+static const struct stretto_model bare = {sizeof bare, "bare", build_bare, .clip = 1};
 
 /* The plans of a cell's ranks. */
 struct cell {
@@ -220,6 +237,7 @@ int main(int argc, char **argv) {
         if (option == 'v') verbose = true;
         if (option == '?' || (option == 'l' && !number_real(optarg, &limit_s))) return 2;
     }
+    CHECK(stretto_add_model(&bare) == 0, "%s", stretto_error());
     struct cells cells = read_cells(stdin);
     struct progress *progress =
         mmap(NULL, sizeof *progress, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
