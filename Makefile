@@ -372,6 +372,8 @@ install: all $(B)/stretto.1 $(B)/stretto.bash $(B)/stretto.zsh
 	install -d $(DOC)/docs
 	install -m 644 README.md CONTRIBUTING.md SECURITY.md LICENSE $(DOC)/
 	install -m 644 docs/*.md $(DOC)/docs/
+	install -d $(DOC)/docs/pictures
+	install -m 644 docs/pictures/*.svg $(DOC)/docs/pictures/
 
 uninstall:
 	rm -f $(D)/bin/stretto $(D)/lib/libstretto.* $(D)/include/stretto.h $(D)/include/stretto_own.h $(D)/lib/pkgconfig/stretto.pc
@@ -384,13 +386,17 @@ C_FILES = $(shell find src include tests bench examples \( -name '*.c' -o -name 
 layers lint docs-check help:
 	@scripts/$@
 
+# The pictures of the documents, drawn by the program; a test compares them.
+pictures: $(B)/stretto
+	@B=$(B) scripts/pictures
+
 format:
 	clang-format -i $(C_FILES)
 
 clean:
 	rm -rf build build-*
 
-.PHONY: all run test test-long test-both fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-scaling bench-ranks bench-pipes bench-hosts bench-ops bench-exec bench-comm bench-delay bench-loader bench-memory bench-sim bench-simulator unit-tests install uninstall layers lint docs-check format clean help FORCE
+.PHONY: all run test test-long test-both fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-scaling bench-ranks bench-pipes bench-hosts bench-ops bench-exec bench-comm bench-delay bench-loader bench-memory bench-sim bench-simulator unit-tests install uninstall pictures layers lint docs-check format clean help FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o $(F)/%.o
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)
