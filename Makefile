@@ -33,10 +33,10 @@ VERSION := $(MAJOR).$(call version_of,MINOR).$(call version_of,PATCH)
 # --- which targets need what ---------------------------------------------------------------------------------------
 # Goals that build nothing need no packages; run and test install what is missing, the others only say it.
 PLAIN_GOALS := help clean format lint docs-check layers test-debian test-mpich uninstall
-INSTALLING_GOALS := run test fuzz test-torch golden bench-torch bench-scaling bench-ranks bench-pipes bench-comm bench-loader
+INSTALLING_GOALS := run test test-long test-both fuzz test-torch golden bench-torch bench-scaling bench-ranks bench-pipes bench-comm bench-loader
 GOALS := $(or $(MAKECMDGOALS),all)
 DEPS_ACTION := $(if $(filter $(INSTALLING_GOALS),$(GOALS)),install,check)
-DEPS := build optional $(if $(filter test unit-tests,$(GOALS)),test) $(if $(filter fuzz,$(GOALS)),clang fuzz) \
+DEPS := build optional $(if $(filter test test-long test-both unit-tests,$(GOALS)),test) $(if $(filter fuzz,$(GOALS)),clang fuzz) \
         $(if $(findstring clang,$(CC)),clang)
 DEPS_OK := $(B)/deps-$(subst $() ,-,$(sort $(DEPS))).ok
 
@@ -194,9 +194,23 @@ fuzz: $(FUZZ:%=$(F)/%)
 run: all
 	$(B)/stretto train
 
-# Suites are the rows of tests/suites; TESTS=unit,cli runs some of them.
-test: all $(B)/unit-tests $(B)/rank-probe $(B)/wire-probe $(B)/mutants $(B)/equal $(FUZZ_DRIVERS) $(if $(SAN),,$(if $(HAVE_FUZZER),$(FUZZ:%=$(F)/%)))
-	@B=$(B) SAN=$(SAN) CC='$(CC)' HAVE_FUZZER=$(HAVE_FUZZER) FUZZ='$(FUZZ)' scripts/test-all $(TESTS)
+# Suites are the rows of tests/suites; TESTS=unit,cli runs some of them, and builds what those need. `test` has the tests for
+# every day, `test-long` those of tests/long, `test-both` all with one count.
+SUITES := $(shell sed -n 's/^\([a-z][a-z]*\) .*/\1/p' tests/suites)
+ALL_LONG := $(shell sed -n 's/^\([a-z][a-z]*\)  *\*$$/\1/p' tests/long)
+wanted = $(or $(subst $(comma), ,$(TESTS)),$(1))
+words_of = $(subst $(comma), ,$(shell sed -n 's/^$(1)  *\([^ ]*\) .*/\1/p' tests/suites))
+file_of = $(if $(filter -,$(1)),,$(if $(filter all,$(1)),all,$(if $(filter fuzz,$(1)),$(FUZZ_DRIVERS),$(if $(filter libfuzzer,$(1)),$(LIBFUZZERS),$(B)/$(1)))))
+needs = $(sort $(foreach suite,$(call wanted,$(1)),$(foreach word,$(call words_of,$(suite)),$(call file_of,$(word)))))
+LIBFUZZERS = $(if $(SAN),,$(if $(HAVE_FUZZER),$(FUZZ:%=$(F)/%)))
+run_tests = @PART=$(1) B=$(B) SAN=$(SAN) CC='$(CC)' HAVE_FUZZER=$(HAVE_FUZZER) FUZZ='$(FUZZ)' scripts/test-all $(TESTS)
+
+test: $(call needs,$(filter-out $(ALL_LONG),$(SUITES)))
+	$(call run_tests,short)
+test-long: $(call needs,$(SUITES))
+	$(call run_tests,long)
+test-both: $(call needs,$(SUITES))
+	$(call run_tests,all)
 
 # The front door on bare Debian systems, for the committed tree.
 test-debian:
@@ -359,6 +373,8 @@ install: all $(B)/stretto.1 $(B)/stretto.bash $(B)/stretto.zsh
 	install -m 644 README.md CONTRIBUTING.md SECURITY.md LICENSE $(DOC)/
 	install -m 644 docs/*.md $(DOC)/docs/
 	install -m 644 examples/*.c $(DOC)/examples/
+	install -d $(DOC)/docs/pictures
+	install -m 644 docs/pictures/*.svg $(DOC)/docs/pictures/
 
 uninstall:
 	rm -f $(D)/bin/stretto $(D)/lib/libstretto.* $(D)/include/stretto.h $(D)/include/stretto_own.h $(D)/lib/pkgconfig/stretto.pc
@@ -371,13 +387,17 @@ C_FILES = $(shell find src include tests bench examples \( -name '*.c' -o -name 
 layers lint docs-check help:
 	@scripts/$@
 
+# The pictures of the documents, drawn by the program; a test compares them.
+pictures: $(B)/stretto
+	@B=$(B) scripts/pictures
+
 format:
 	clang-format -i $(C_FILES)
 
 clean:
 	rm -rf build build-*
 
-.PHONY: all run test fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-scaling bench-ranks bench-pipes bench-hosts bench-ops bench-exec bench-comm bench-delay bench-loader bench-memory bench-sim bench-simulator unit-tests install uninstall layers lint docs-check format clean help FORCE
+.PHONY: all run test test-long test-both fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-scaling bench-ranks bench-pipes bench-hosts bench-ops bench-exec bench-comm bench-delay bench-loader bench-memory bench-sim bench-simulator unit-tests install uninstall pictures layers lint docs-check format clean help FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o $(F)/%.o
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)

@@ -174,6 +174,7 @@ static bool reap(struct job *jobs, FILE *tap) {
 struct settings {
     int jobs;
     unsigned limit_s;
+    bool list;
     const char *filter, *tap;
 };
 
@@ -189,10 +190,27 @@ static struct settings read_arguments(int argc, char **argv) {
             settings.filter = argv[++i];
         else if (!strncmp(argv[i], "--tap=", 6))
             settings.tap = argv[i] + 6;
+        else if (!strcmp(argv[i], "--list"))
+            settings.list = true;
     }
     if (settings.jobs < 1) settings.jobs = 1;
     if (settings.jobs > JOBS_MAX) settings.jobs = JOBS_MAX;
     return settings;
+}
+
+/* Patterns are Criterion's: @(a|b) is one of them, !(a|b) none. */
+static bool is_wanted(const struct criterion_test *test, const struct settings *settings) {
+    if (!test || test->data->disabled) return false;
+    return !settings->filter || !fnmatch(settings->filter, test->data->identifier_, FNM_EXTMATCH);
+}
+
+/* As Criterion lists them, but without gathering those of a suite. */
+static int list(const struct settings *settings) {
+    for (struct criterion_test **next = __start_cr_tst; next < __stop_cr_tst; next++) {
+        if (!is_wanted(*next, settings)) continue;
+        printf("%s: 1 test\n`-- %s\n", (*next)->category, (*next)->name);
+    }
+    return 0;
 }
 
 static struct job *free_place(struct job *jobs) {
@@ -203,13 +221,13 @@ static struct job *free_place(struct job *jobs) {
 
 int main(int argc, char **argv) {
     struct settings settings = read_arguments(argc, argv);
+    if (settings.list) return list(&settings);
     struct job jobs[JOBS_MAX] = {{0}};
     FILE *tap = settings.tap ? fopen(settings.tap, "w") : stdout;
     if (!tap) return 2;
     int running = 0, failed = 0;
     for (struct criterion_test **next = __start_cr_tst; next < __stop_cr_tst; next++) {
-        if (!*next || (*next)->data->disabled) continue;
-        if (settings.filter && fnmatch(settings.filter, (*next)->data->identifier_, 0)) continue;
+        if (!is_wanted(*next, &settings)) continue;
         if (running == settings.jobs) {
             failed += !reap(jobs, tap);
             running--;
