@@ -100,8 +100,7 @@ static char *own_program(const struct run_config *config) {
 static enum status write_texts(struct session *session) {
     struct options options = session->job.options;
     paths_make_absolute(&options, &session->arena);
-    char *yaml = options_write_yaml(&options),
-         *program = own_program(&session->job.plan->config),
+    char *yaml = options_write_yaml(&options), *program = own_program(&session->job.plan->config),
          *whole = mem_format("%s%s", program, yaml),
          *path = folder_path(session->folder, "config.yml");
     enum status status = file_write_text(path, whole);
