@@ -24,7 +24,6 @@ TEXT = "synthetic:kind=text,count=16,test_count=4,seq=16,vocab=300"
 MASKED = "synthetic:kind=tokens,count=16,test_count=4,seq=16,predictions=2,vocab=300"
 RUNS = [  # model, data, options, class
     ("gpt2-nano", TEXT, [], transformers.GPT2LMHeadModel),
-    ("gpt2-nano", TEXT, ["--dtype", "bf16"], transformers.GPT2LMHeadModel),
     ("gpt2-nano", TEXT, ["-n", "2", "--strategy", "1f1b", "--micro-batches", "2", "--threads", "1"], transformers.GPT2LMHeadModel),
     ("bert-tiny", MASKED, [], transformers.BertForPreTraining),
     ("bert-tiny", MASKED, ["-n", "2", "--strategy", "gpipe", "--threads", "1"], transformers.BertForPreTraining),
