@@ -137,9 +137,9 @@ extern const struct option_command_row option_commands[COMMAND_COUNT];
 extern const struct option_group_row option_groups[OPTION_GROUP_COUNT];
 
 /* The whole way: defaults, then --config, then the arguments (argv[0] is the first one after the
- * command's name), then options_check. With --resume, train and explain check later, together with
- * the run's own options (run/resume.h); eval and predict always do. On failure one message was
- * logged and `out` is untouched. With --help only that is set. Freed with options_free. */
+ * command's name), then options_check; with --resume, and for eval and predict, that is later,
+ * together with the run's own options (run/resume.h). On failure one message was logged and `out`
+ * is untouched. With --help only that is set. The caller frees with options_free. */
 enum status options_parse(enum option_command command, int argc, char *const *argv,
                           struct options *out);
 void options_free(struct options *options);

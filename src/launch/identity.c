@@ -37,6 +37,7 @@ void launch_config_of(const struct options *options, struct launch_config *out) 
         .local_ranks = options->source[OPTION_local_ranks] == OPTION_DERIVED
                            ? (int)options->local_ranks
                            : given(options, OPTION_local_ranks, options->local_ranks, 0),
+        .derived = options->source[OPTION_local_ranks] == OPTION_DERIVED,
         .rank = given(options, OPTION_rank, options->rank, -1),
         .world = given(options, OPTION_world_size, options->world_size, -1),
         .nodes = given(options, OPTION_nodes, options->nodes, -1),
@@ -260,8 +261,9 @@ static enum status check_by_hand(const struct launch_config *config,
     if (local >= here)
         return fail(STATUS_USAGE, "LOCAL_RANK %d is not below %s %d\n  ranks count from 0", local,
                     identity->host_ranks > 0 ? "LOCAL_WORLD_SIZE" : "WORLD_SIZE", here);
-    if (config->local_ranks > 1 && config->local_ranks != identity->world &&
-        config->local_ranks != here)
+    bool contradicts = config->local_ranks > 1 && config->local_ranks != identity->world &&
+                       config->local_ranks != here;
+    if (contradicts && !config->derived && identity->world > 1)
         return fail(STATUS_USAGE,
                     "-n %d contradicts RANK %d and WORLD_SIZE %d in the environment\n  leave -n "
                     "out, or unset them to start ranks here",

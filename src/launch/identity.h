@@ -25,6 +25,7 @@ enum launch_source {
 /* What the options say of ranks and networks. Texts belong to the options. */
 struct launch_config {
     int local_ranks;                           /* -n: ranks to start here; 0: not given */
+    bool derived;                              /* nobody typed -n: --stages and --replicas say it */
     int rank, world;                           /* --rank, --world-size; -1: not given */
     int nodes, node_rank;                      /* --nodes, --node-rank; -1: not given */
     const char *init;                          /* --init, or NULL */

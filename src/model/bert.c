@@ -4,9 +4,10 @@
  * product with the whole vocabulary, which for small models is most of the work. Its decoder is the
  * word embedding again (tied). */
 #include "model/layer.h"
+#include "model/pretrained.h"
 
 enum { BERT_POSITIONS = 512, BERT_SEGMENTS = 2 };
-static const float bert_epsilon = 1e-12f;
+static const float bert_epsilon = 1e-12f, bert_dropout = 0.1f;
 static const char bert_words[] = "bert.embeddings.word_embeddings";
 
 static int linear(struct graph *graph, const char *name, int x, int64_t out) {
@@ -96,7 +97,7 @@ void bert_build(struct graph *graph, const struct model_config *config, const st
                      (long)config->sequence, BERT_POSITIONS, BERT_POSITIONS);
         return;
     }
-    float dropout = layer_dropout(config, 0.1f);
+    float dropout = layer_dropout(config, bert_dropout);
     int x = embeddings(graph, config, model->width, dropout);
     int mask = graph_input(graph, "input_mask", DTYPE_I32, SHAPE(config->batch, config->sequence));
     for (int i = 0; i < model->depth; i++) {
@@ -107,4 +108,17 @@ void bert_build(struct graph *graph, const struct model_config *config, const st
     int pooled = pooler(graph, x, config->batch, model->width);
     int words = masked_words(graph, config, x, model->width);
     losses(graph, config, words, linear(graph, "cls.seq_relationship", pooled, 2));
+}
+
+json_t *bert_config(const struct model *model, const struct model_config *config) {
+    double dropout = (double)layer_dropout(config, bert_dropout);
+    return json_pack(
+        "{s:s, s:[s], s:s, s:s, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:i}",
+        "model_type", "bert", "architectures", "BertForPreTraining", "hidden_act", "gelu",
+        "position_embedding_type", "absolute", "vocab_size", (json_int_t)config->vocabulary,
+        "max_position_embeddings", BERT_POSITIONS, "type_vocab_size", BERT_SEGMENTS, "hidden_size",
+        model->width, "num_hidden_layers", model->depth, "num_attention_heads", model->heads,
+        "intermediate_size", model->hidden, "layer_norm_eps", (double)bert_epsilon,
+        "initializer_range", 0.02, "hidden_dropout_prob", dropout, "attention_probs_dropout_prob",
+        dropout, "pad_token_id", 0);
 }

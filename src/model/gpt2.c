@@ -6,9 +6,10 @@
 #include <math.h>
 
 #include "model/layer.h"
+#include "model/pretrained.h"
 
 enum { GPT2_POSITIONS = 1024 };
-static const float gpt2_epsilon = 1e-5f, gpt2_deviation = 0.02f;
+static const float gpt2_epsilon = 1e-5f, gpt2_deviation = 0.02f, gpt2_dropout = 0.1f;
 static const char gpt2_words[] = "transformer.wte";
 
 static int linear(struct graph *graph, const char *name, int x, int64_t out, float deviation) {
@@ -65,7 +66,7 @@ void gpt2_build(struct graph *graph, const struct model_config *config, const st
                      (long)config->sequence, GPT2_POSITIONS, GPT2_POSITIONS);
         return;
     }
-    float dropout = layer_dropout(config, 0.1f);
+    float dropout = layer_dropout(config, gpt2_dropout);
     int x = embeddings(graph, config, model->width, dropout);
     for (int i = 0; i < model->depth; i++) {
         graph_next_block(graph);
@@ -77,4 +78,24 @@ void gpt2_build(struct graph *graph, const struct model_config *config, const st
     x = graph_linear(graph, "lm_head", x, words, NO_VALUE);
     int next = graph_input(graph, "next_ids", DTYPE_I32, SHAPE(config->batch, config->sequence));
     graph_cross_entropy(graph, "next_words", x, next, config->smoothing, true);
+}
+
+/* The token that ends a text is the last of OpenAI's vocabulary; others have none that is known. */
+json_t *gpt2_config(const struct model *model, const struct model_config *config) {
+    enum { OPENAI_WORDS = 50257 };
+    double dropout = (double)layer_dropout(config, gpt2_dropout);
+    json_t *root = json_pack(
+        "{s:s, s:[s], s:s, s:I, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:b}",
+        "model_type", "gpt2", "architectures", "GPT2LMHeadModel", "activation_function", "gelu_new",
+        "vocab_size", (json_int_t)config->vocabulary, "n_positions", GPT2_POSITIONS, "n_embd",
+        model->width, "n_layer", model->depth, "n_head", model->heads, "n_inner", model->hidden,
+        "layer_norm_epsilon", (double)gpt2_epsilon, "initializer_range", (double)gpt2_deviation,
+        "embd_pdrop", dropout, "attn_pdrop", dropout, "resid_pdrop", dropout, "scale_attn_weights",
+        true);
+    static const char *const ends[] = {"bos_token_id", "eos_token_id"};
+    for (int i = 0; i < 2; i++)
+        json_object_set_new(root, ends[i],
+                            config->vocabulary == OPENAI_WORDS ? json_integer(OPENAI_WORDS - 1)
+                                                               : json_null());
+    return root;
 }

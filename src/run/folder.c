@@ -22,7 +22,7 @@ static const char *const run_files[] = {
     "config.yml",       "metrics.jsonl",     "program.txt",
     "trace.json",       "model.safetensors", "report.html",
     "summary.json",     "history.jsonl",     "model.safetensors.index.json",
-    "program-last.txt", "data.json"};
+    "program-last.txt", "data.json",         "config.json"};
 enum { RUN_FILES = sizeof run_files / sizeof run_files[0] };
 static const char event_prefix[] = "events.out.tfevents.";
 static const char mark[] = ".stretto-run";

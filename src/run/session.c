@@ -15,6 +15,7 @@
 #include "exec/stop.h"
 #include "job/paths.h"
 #include "launch/waiting.h"
+#include "model/pretrained.h"
 #include "plan/resolve.h"
 #include "run/folder.h"
 #include "run/resume.h"
@@ -96,6 +97,18 @@ static char *own_program(const struct run_config *config) {
     return mem_format(OPTION_PROGRAM_LINE "%s\n", program);
 }
 
+/* Beside the weights, for Hugging Face's from_pretrained. */
+static enum status write_pretrained(const struct session *session) {
+    const struct run_config *config = &session->job.plan->config;
+    char *text = pretrained_config(config->model, &config->shape);
+    if (!text) return STATUS_OK;
+    char *path = folder_path(session->folder, "config.json");
+    enum status status = file_write_text(path, text);
+    free(path);
+    free(text);
+    return status;
+}
+
 /* Files by paths that mean the same from any folder. */
 static enum status write_texts(struct session *session) {
     struct options options = session->job.options;
@@ -113,6 +126,7 @@ static enum status write_texts(struct session *session) {
     status = outline_write(session->job.plan->config.dataset, path);
     free(path);
     TRY(status);
+    TRY(write_pretrained(session));
     return agree_save(session->job.plan, session->folder);
 }
 

@@ -36,6 +36,16 @@ expect() {
     cksum run/model.safetensors | cmp -s - before && say "--overwrite kept the old model"
     [ -s run/notes.txt ] || say "--overwrite removed a file that is not a run's"
 
+    # A model that Hugging Face knows has its config.json; --overwrite by another one removes it.
+    [ ! -e run/config.json ] || say "mlp has a config.json"
+    words="--threads 1 --steps 1 --batch 4 --eval-every never --save-every never --quiet --out words"
+    expect 0 '' --model gpt2-nano --data synthetic:kind=text,count=8,test_count=4,seq=16,vocab=300 $words
+    grep -q '"vocab_size": 300,' words/config.json && grep -q '"n_layer": 4,' words/config.json || say "gpt2-nano: $(cat words/config.json)"
+    expect 0 '' --model bert-tiny --data synthetic:kind=tokens,count=8,test_count=4,seq=16,predictions=2,vocab=300 --overwrite $words
+    grep -q '"hidden_size": 128,' words/config.json || say "bert-tiny: $(cat words/config.json)"
+    expect 0 '' --model mlp --overwrite $words
+    [ ! -e words/config.json ] || say "--overwrite left a config.json"
+
     echo text >file
     expect 2 'file' $mlp --out file
     expect 3 'file' $mlp --out file/below

@@ -343,20 +343,27 @@ Test(launch_identity, an_address_without_a_rank_is_refused) {
     cr_expect_eq(launch_identity(&config, &identity), STATUS_OK);
 }
 
+/* What follows from --stages is no contradiction, and where all is one process -n may start ranks.
+ */
 Test(launch_identity, local_ranks_that_contradict_the_environment_are_refused) {
-    static const char *const four[] = {"RANK=1", "WORLD_SIZE=4", "LOCAL_WORLD_SIZE=2", NULL};
-    static const int local[] = {0, 1, 2, 3, 4, 8};
-    for (size_t i = 0; i < sizeof local / sizeof local[0]; i++) {
-        struct launch_config config = {.local_ranks = local[i],
+    static const char *const four[] = {"RANK=1", "WORLD_SIZE=4", "LOCAL_WORLD_SIZE=2", NULL},
+                             *const one[] = {"RANK=0", "WORLD_SIZE=1", NULL};
+    static const struct {
+        int local;
+        bool derived, alone, refused;
+    } cases[] = {{0, 0, 0, 0}, {1, 0, 0, 0}, {2, 0, 0, 0}, {3, 0, 0, 1}, {3, 1, 0, 0},
+                 {4, 0, 0, 0}, {8, 0, 0, 1}, {8, 1, 0, 0}, {8, 0, 1, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct launch_config config = {.local_ranks = cases[i].local,
+                                       .derived = cases[i].derived,
                                        .rank = -1,
                                        .world = -1,
                                        .nodes = -1,
                                        .node_rank = -1,
                                        .variable = variable};
         struct launch_identity identity;
-        variables = four;
-        bool refused = local[i] == 3 || local[i] == 8;
-        cr_expect_eq(launch_identity(&config, &identity), refused ? STATUS_USAGE : STATUS_OK,
-                     "-n %d", local[i]);
+        variables = cases[i].alone ? one : four;
+        cr_expect_eq(launch_identity(&config, &identity),
+                     cases[i].refused ? STATUS_USAGE : STATUS_OK, "case %zu", i);
     }
 }
