@@ -179,6 +179,12 @@ answers 2 'a folder, where a file is to be written' key texts
 answers 3 'No such file or directory' key nowhere/key
 content | cmp -s before - || say "tokens and key: changed: $(content | diff before -)"
 
+# Where ranks meet.
+answers 2 'this is a file of the run in' train --model mlp --rank 0 --world-size 2 --init "file://$PWD/run/data.json" --out new
+answers 2 'this file is an input (--config)' train --model mlp --rank 0 --world-size 2 --init "file://$PWD/options" --config options --out new
+answers 2 'texts/text' train --model mlp --rank 0 --world-size 2 --init "file://$PWD/texts/text" --out new
+[ ! -e new ] && content | cmp -s before - || say "--init: changed: $(content | diff before -)"
+
 # --out: of a run, or new, or empty.
 mkdir empty filled
 echo mine >filled/notes.txt
