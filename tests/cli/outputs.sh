@@ -154,6 +154,13 @@ refuses 2 'this file is an input (--input)' predict-array arrays/x_train.npy --i
 refuses 2 'this file is an input (--input)' predict-array arrays/x_test.npy --input npy:arrays
 refuses 2 'this file is an input (--input)' predict-array linked/x_train.npy --input npy:arrays
 refuses 2 'this file is an input (--input)' predict-array arrays/held.npy --input npy:arrays,test_x=held
+header pictures.npy '(3, 1, 8, 8)' 768
+refuses 2 'the file there is not an array of predictions' predict-array pictures.npy --input rows.npy
+sed 's/<f4/|u1/' pictures.npy >bytes.npy
+refuses 2 'the file there is not an array of predictions' predict-array bytes.npy --input rows.npy
+for as in logits probabilities classes; do
+    write predict-array "$as.npy" --as $as && write predict-array "$as.npy" || say "over $as: $(cat err)"
+done
 write predict-array arrays/answers.npy --input npy:arrays && write predict-array arrays/answers.npy --input npy:arrays ||
     say "beside the inputs: $(cat err)"
 
