@@ -320,8 +320,36 @@ static struct control_rendezvous *new_rendezvous(const char *path) {
     return rendezvous;
 }
 
+/* Whether a file beside the record is another program's; a lock holds nothing, or a request. */
+static bool is_foreign(const char *path, bool lock) {
+    static const char request[] = "remote";
+    char text[CONTROL_RENDEZVOUS_BYTES];
+    struct control_rendezvous_record record;
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    ssize_t bytes = fd < 0 ? 0 : control_read_all(fd, text, sizeof text);
+    if (fd >= 0) close(fd);
+    if (bytes <= 0) return false;
+    size_t compared = (size_t)bytes < sizeof request - 1 ? (size_t)bytes : sizeof request - 1;
+    bool foreign = lock ? memcmp(text, request, compared) != 0
+                        : control_rendezvous_record_parse(text, (size_t)bytes, &record) ==
+                              CONTROL_RENDEZVOUS_ALIEN;
+    explicit_bzero(text, sizeof text);
+    return foreign;
+}
+
+/* Both would be written to, and removed at the end. */
+static enum status check_beside(const struct control_rendezvous *rendezvous) {
+    bool lock = is_foreign(rendezvous->lock_path, true);
+    if (!lock && !is_foreign(rendezvous->new_path, false)) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "%s: exists and is not a file of a rendezvous of stretto\n"
+                "  name another path in --init file://, or remove it",
+                lock ? rendezvous->lock_path : rendezvous->new_path);
+}
+
 static enum status publish(struct control_rendezvous *rendezvous) {
     enum lock lock;
+    TRY(check_beside(rendezvous));
     TRY(lock_membership(rendezvous, LOCK_EX, O_CREAT, lock_limit_s, &lock));
     if (lock == LOCK_BUSY) {
         struct seen seen;

@@ -61,8 +61,17 @@ static bool is_classes(const struct head *head) {
     return begins(head, "class,name,samples,right,recall,precision");
 }
 
+/* Scores are f32 of [samples, classes] or [samples, rows, classes], classes i64 of the same without
+ * the last: pictures, and bytes, are somebody's data. */
 static bool is_array(const struct head *head) {
-    return begins(head, "\x93NUMPY");
+    enum { PREFIX = 10 }; /* magic, version, length of the header */
+    const char *text = head->text + PREFIX, *shape = strstr(text, "'shape': (");
+    bool scores = strstr(text, "'descr': '<f4'"), classes = strstr(text, "'descr': '<i8'");
+    int rank = 0;
+    if (!begins(head, "\x93NUMPY") || head->count <= PREFIX || !shape) return false;
+    for (const char *at = strchr(shape, '('); *at && *at != ')'; at++)
+        rank += strchr("( ", *at) && at[1] >= '0' && at[1] <= '9';
+    return (scores && (rank == 2 || rank == 3)) || (classes && (rank == 1 || rank == 2));
 }
 
 static bool is_lines(const struct head *head) {

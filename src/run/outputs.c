@@ -204,6 +204,17 @@ static enum status check_row(const struct options *options, int index, const cha
     return status;
 }
 
+/* What is there, and whether it can be written to, is for the rendezvous itself to say. */
+static enum status check_rendezvous(const struct options *options, const char *own) {
+    static const char scheme[] = "file://";
+    bool file = option_is_given(options, OPTION_init) &&
+                strncmp(options->init, scheme, sizeof scheme - 1) == 0;
+    if (!file) return STATUS_OK;
+    struct output output = {.path = options->init + sizeof scheme - 1, .label = "--init"};
+    TRY(check_inputs(&output, options));
+    return refuse_owned(output.path, output.label, own);
+}
+
 enum status outputs_check(const struct options *options) {
     bool keeps =
         options->command & (COMMAND_TRAIN | COMMAND_EXPLAIN) && option_is_set(options, OPTION_out);
@@ -212,6 +223,7 @@ enum status outputs_check(const struct options *options) {
     if (option_is_given(options, OPTION_draw)) status = draw_check(options->draw);
     for (int i = 0; i < ROWS && status == STATUS_OK; i++)
         if (is_written(options, &rows[i])) status = check_row(options, i, own);
+    if (status == STATUS_OK) status = check_rendezvous(options, own);
     free(own);
     return status;
 }

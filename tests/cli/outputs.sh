@@ -154,6 +154,13 @@ refuses 2 'this file is an input (--input)' predict-array arrays/x_train.npy --i
 refuses 2 'this file is an input (--input)' predict-array arrays/x_test.npy --input npy:arrays
 refuses 2 'this file is an input (--input)' predict-array linked/x_train.npy --input npy:arrays
 refuses 2 'this file is an input (--input)' predict-array arrays/held.npy --input npy:arrays,test_x=held
+header pictures.npy '(3, 1, 8, 8)' 768
+refuses 2 'the file there is not an array of predictions' predict-array pictures.npy --input rows.npy
+sed 's/<f4/|u1/' pictures.npy >bytes.npy
+refuses 2 'the file there is not an array of predictions' predict-array bytes.npy --input rows.npy
+for as in logits probabilities classes; do
+    write predict-array "$as.npy" --as $as && write predict-array "$as.npy" || say "over $as: $(cat err)"
+done
 write predict-array arrays/answers.npy --input npy:arrays && write predict-array arrays/answers.npy --input npy:arrays ||
     say "beside the inputs: $(cat err)"
 
@@ -178,6 +185,12 @@ answers 2 'the file exists and is not written over' key texts/text
 answers 2 'a folder, where a file is to be written' key texts
 answers 3 'No such file or directory' key nowhere/key
 content | cmp -s before - || say "tokens and key: changed: $(content | diff before -)"
+
+# Where ranks meet.
+answers 2 'this is a file of the run in' train --model mlp --rank 0 --world-size 2 --init "file://$PWD/run/data.json" --out new
+answers 2 'this file is an input (--config)' train --model mlp --rank 0 --world-size 2 --init "file://$PWD/options" --config options --out new
+answers 2 'texts/text' train --model mlp --rank 0 --world-size 2 --init "file://$PWD/texts/text" --out new
+[ ! -e new ] && content | cmp -s before - || say "--init: changed: $(content | diff before -)"
 
 # --out: of a run, or new, or empty.
 mkdir empty filled

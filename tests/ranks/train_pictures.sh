@@ -54,7 +54,8 @@ grep -q '"skipped_samples":1,' eval.json || { echo "eval counts nothing skipped"
 # An answer for each picture but the one that cannot be read, with its file, on any ranks.
 code 0 predict skip1 --split train --output answers.jsonl
 says err "samples (1 damaged, without an answer)"
-grep -v '^{"index":[0-9]*,"file":"data/train/\(cat\|dog\)/[^"]*","class":' answers.jsonl >odd
+sed "s|\"$PWD/|\"|" answers.jsonl >local # config.yml has the path from the root
+grep -v '^{"index":[0-9]*,"file":"data/train/\(cat\|dog\)/[^"]*","class":' local >odd
 [ "$(cat odd)" = "$(grep -n cut.jpg answers.jsonl | sed 's/:.*//' | awk '{ printf "{\"index\":%d,\"file\":\"data/train/dog/cut.jpg\",\"damaged\":true}", $1 - 1 }')" ] || {
     echo "the damaged one: $(cat odd)"
     exit 1

@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "control/rendezvous_record.h"
 #include "kit.h"
 
@@ -284,6 +285,25 @@ Test(control_rendezvous, not_ours_is_not_touched) {
     chmod(path, 0644);
     cr_assert_eq(control_rendezvous_wait(path, NULL, NULL, 1, &got, &rendezvous), STATUS_USAGE,
                  "its mode");
+}
+
+/* Nor what lies beside it under the names of the lock and of a new record. */
+Test(control_rendezvous, files_beside_it_are_not_touched) {
+    static const char *const endings[] = {".lock", ".new"};
+    struct control_rendezvous_info info = some_info();
+    struct control_rendezvous *rendezvous = NULL;
+    for (int i = 0; i < 2; i++) {
+        struct bytes bytes;
+        char *beside = mem_format("%s%s", path, endings[i]);
+        cr_assert_eq(file_write_text(beside, "my thesis\n"), STATUS_OK);
+        cr_expect_eq(control_rendezvous_publish(path, NULL, 2, &info, &rendezvous), STATUS_USAGE,
+                     "%s", endings[i]);
+        cr_assert_eq(file_read(beside, 100, &bytes), STATUS_OK);
+        cr_expect_str_eq((char *)bytes.data, "my thesis\n");
+        bytes_free(&bytes);
+        cr_assert_eq(unlink(beside), 0);
+        free(beside);
+    }
 }
 
 Test(control_rendezvous, deleted_while_in_use) {
