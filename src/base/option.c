@@ -83,7 +83,7 @@ static enum status refuse(const struct option_row *row, const char *text, const 
     if (near && strncmp(text, near, strlen(near)) == 0 && text[strlen(near)] == ',')
         near = NULL; /* a list that repeats itself: its words are right */
     char *allowed = allowed_lines(row);
-    enum status status = fail(STATUS_USAGE, "%s: %s is not allowed%s%s%s\n  allowed: %s", where,
+    enum status status = fail(STATUS_USAGE, "%s: %s is not allowed%s%s%s\n  allowed: %-s", where,
                               text_quoted(text, quoted), near ? "; did you mean " : "",
                               near ? near : "", near ? "?" : "", allowed);
     free(allowed);

@@ -9,6 +9,7 @@
 
 #include "base/display.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/cli.h"
@@ -187,9 +188,7 @@ static enum status write_output(const struct evaluation *of) {
 
 static void print_json(const struct evaluation *of, FILE *out) {
     json_t *all = result_json(of);
-    char *text = json_dumps(all, JSON_COMPACT | JSON_REAL_PRECISION(17));
-    fprintf(out, "%s\n", text);
-    free(text);
+    json_print(all, JSON_COMPACT | JSON_REAL_PRECISION(17), out);
     json_decref(all);
 }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/json.h"
 #include "cli/cli.h"
 #include "plan/resolve.h"
 #include "run/resume.h"
@@ -19,9 +20,7 @@ static struct rank_info info_of(const struct options *options) {
 static enum status show(const struct outlook *outlook, const struct options *options) {
     if (options->json) {
         json_t *root = outlook_json(outlook);
-        char *text = json_dumps(root, JSON_REAL_PRECISION(12));
-        printf("%s\n", text);
-        free(text);
+        json_print(root, JSON_REAL_PRECISION(12), stdout);
         json_decref(root);
     } else if (!options->quiet) {
         outlook_print(outlook, stdout);

@@ -21,10 +21,22 @@ static const enum option_id said_otherwise[] = {OPTION_emit,    OPTION_local_ran
 static const enum option_id slurm_says[] = {OPTION_rank, OPTION_world_size, OPTION_node_rank,
                                             OPTION_hostfile, OPTION_nodes_file};
 
+/* What must not stand in a script as it is: bash reads it back from \xNN. */
+static char *quote_bytes(const char *word) {
+    char *text = mem_new(4 * strlen(word) + 4), *to = text + sprintf(text, "$'");
+    for (; *word; word++) {
+        bool plain = *word >= ' ' && *word < 0x7F && *word != '\'' && *word != '\\';
+        to += sprintf(to, plain ? "%c" : "\\x%02x", (unsigned char)*word);
+    }
+    *to = '\'';
+    return text;
+}
+
 char *sbatch_quote(const char *word) {
     static const char plain[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=,+@%";
     if (*word && strspn(word, plain) == strlen(word)) return mem_text(word);
+    if (!text_is_clean(word)) return quote_bytes(word);
     size_t quotes = 0, used = 0;
     for (const char *at = word; *at; at++) quotes += *at == '\'';
     char *text = mem_new(strlen(word) + 3 * quotes + 3);
