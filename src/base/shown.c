@@ -10,11 +10,18 @@
 #include "base/mem.h"
 #include "base/text.h"
 
+bool shown_turns(uint32_t code) {
+    return code == 0x061C || code == 0x200E || code == 0x200F ||
+           (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
+}
+
 bool shown_is_control(uint32_t code) {
-    bool turns = code == 0x061C || code == 0x200E || code == 0x200F ||
-                 (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
-    return turns || code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x2028 ||
+    return shown_turns(code) || code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x2028 ||
            code == 0x2029 || code == 0xFEFF || (code & 0xFFFE) == 0xFFFE;
+}
+
+bool shown_is_plain(const char *text) {
+    return shown_format(NULL, 0, "%s", text) == strlen(text);
 }
 
 /* --- where it goes --- */

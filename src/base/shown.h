@@ -28,5 +28,9 @@ void shown_print(FILE *out, const char *format, ...) __attribute__((format(print
 
 /* Whether a code point is one of those: it moves the cursor, turns the writing or is none. */
 bool shown_is_control(uint32_t code);
+/* Of these, whether it turns the direction of writing: names of files in Arabic may have some. */
+bool shown_turns(uint32_t code);
+/* Whether a text is shown as it is. */
+bool shown_is_plain(const char *text);
 
 #endif

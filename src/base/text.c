@@ -176,7 +176,7 @@ bool text_is_clean(const char *text) {
     uint32_t code = 0;
     for (int length; *text; text += length) {
         length = text_utf8(text, &code);
-        if (length == 0 || shown_is_control(code)) return false;
+        if (length == 0 || (shown_is_control(code) && !shown_turns(code))) return false;
     }
     return true;
 }

@@ -158,7 +158,7 @@ static enum status write_json(const struct evaluation *of, struct file_writer *f
         json_object_update(all, classes);
         json_decref(classes);
     }
-    char *text = json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+    char *text = json_shown(all, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
     enum status status = file_write(file, text, strlen(text));
     if (status == STATUS_OK) status = file_write(file, "\n", 1);
     free(text);

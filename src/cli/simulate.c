@@ -2,8 +2,8 @@
  * is made and verified as for a run, then run in virtual time. */
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "cli/cli.h"
 #include "plan/resolve.h"
 #include "run/resume.h"

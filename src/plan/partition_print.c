@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
 #include "base/shown.h"
+#include "base/text.h"
 #include "graph/needs.h"
 #include "plan/partition.h"
 

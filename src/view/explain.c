@@ -9,8 +9,8 @@
 
 #include <jansson.h>
 
-#include "base/log.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "plan/strategy.h"
