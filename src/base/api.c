@@ -1,5 +1,6 @@
 /* See api.h. */
 #include "base/api.h"
+#include "base/shown.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -38,9 +39,9 @@ enum status api_refuse(const char *format, ...) {
     char text[512];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    shown_vformat(text, sizeof text, format, args);
     va_end(args);
-    if (log_used()) return fail(STATUS_USAGE, "%s", text);
+    if (log_used()) return fail(STATUS_USAGE, "%-s", text);
     api_set_error(text);
     return STATUS_USAGE;
 }

@@ -311,7 +311,7 @@ static enum status open_folder(const char *path, DIR **out) {
     *out = opendir(path);
     int code = *out ? 0 : errno;
     if (*out || (code == ENOENT && !file_exists(path))) return STATUS_OK;
-    return fail(STATUS_UNREADABLE, "%s: cannot open folder: %s%s", path, strerror(code),
+    return fail(STATUS_UNREADABLE, "%s: cannot open folder: %s%-s", path, strerror(code),
                 code == ENOENT ? "\n  it is a link: what it names is missing" : "");
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/shown.h"
 #include "base/text.h"
 
 enum { DEPTH_MAX = 16 }; /* of places; deeper ones are found at their outer ones */
@@ -29,6 +30,35 @@ enum status json_file_parse(const char *name, const char *text, size_t bytes, en
 void json_file_free(struct json_file *file) {
     json_decref(file->root);
     *file = (struct json_file){0};
+}
+
+/* Control characters below U+0020 are escaped in values already: those that are left are the
+ * layout. */
+char *json_shown(const json_t *value, size_t flags) {
+    char *plain = json_dumps(value, flags), *text = NULL;
+    size_t bytes;
+    if (!plain) return NULL;
+    FILE *out = open_memstream(&text, &bytes);
+    CHECK(out, "a stream in memory");
+    for (const char *at = plain; *at;) {
+        uint32_t code = 0;
+        int length = text_utf8(at, &code);
+        if (length == 0) length = 1;
+        if (code >= 0x7F && code <= 0xFFFF && shown_is_control(code))
+            fprintf(out, "\\u%04x", (unsigned)code);
+        else
+            fwrite(at, 1, (size_t)length, out);
+        at += length;
+    }
+    fclose(out);
+    free(plain);
+    return text;
+}
+
+void json_print(const json_t *value, size_t flags, FILE *out) {
+    char *text = json_shown(value, flags);
+    if (text) fprintf(out, "%s\n", text);
+    free(text);
 }
 
 uint32_t json_content_check(const json_t *value) {
@@ -180,15 +210,15 @@ const char *json_value_text(const json_t *value, char text[JSON_VALUE_BYTES]) {
 }
 
 enum status json_refuse(const struct json_place *place, const char *format, ...) {
-    char path[JSON_PATH_BYTES], *message = NULL;
+    char path[JSON_PATH_BYTES];
     va_list args;
     va_start(args, format);
-    int length = vasprintf(&message, format, args);
+    char *message = shown_vtext(format, args);
     va_end(args);
     json_path(place, path);
-    enum status status = fail(place->file->status, "%s:%d: %s%s%s", place->file->name,
-                              json_line(place), path, *path ? ": " : "", length < 0 ? "" : message);
-    if (length >= 0) free(message);
+    enum status status = fail(place->file->status, "%s:%d: %s%s%-s", place->file->name,
+                              json_line(place), path, *path ? ": " : "", message);
+    free(message);
     return status;
 }
 

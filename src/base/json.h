@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <jansson.h>
 
@@ -33,6 +34,12 @@ struct json_place {
 enum status json_file_parse(const char *name, const char *text, size_t bytes, enum status status,
                             struct json_file *out);
 void json_file_free(struct json_file *file);
+
+/* The value as json_dumps writes it, for people who may look at it on a terminal: what shown.h
+ * would escape is \\uNNNN. NULL where json_dumps gives none; the caller frees it. json_print writes
+ * it and a newline. */
+char *json_shown(const json_t *value, size_t flags);
+void json_print(const json_t *value, size_t flags, FILE *out);
 
 /* The CRC32C of a value in canonical form: keys sorted, no spaces, numbers to the last bit. A file
  * keeps it as eight hexadecimal digits under "check", beside all else; json_check_content takes the

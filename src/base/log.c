@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/display.h"
+#include "base/shown.h"
 
 enum { TEXT_BYTES = 4000 };
 
@@ -47,7 +48,7 @@ static void emit(enum log_level level, const char *format, va_list args) {
                                          [LOG_NOTE] = "stretto: ",
                                          [LOG_ANSWER] = "stretto: "};
     char text[TEXT_BYTES];
-    if (vsnprintf(text, sizeof text, format, args) < 0) return;
+    shown_vformat(text, sizeof text, format, args);
     if (own)
         own->write(own->context, level, text);
     else if (level != LOG_NOTE || !common.quiet)
@@ -111,12 +112,12 @@ void check_failed(const char *file, int line, const char *condition, const char 
     char text[1024];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    shown_vformat(text, sizeof text, format, args);
     va_end(args);
     common.text = NULL; /* the process ends: whoever reads standard error must learn why */
     own = NULL;
     fail(STATUS_BUG,
-         "bug at %s:%d: %s does not hold: %s\n  please report this with the command line", file,
+         "bug at %s:%d: %s does not hold: %-s\n  please report this with the command line", file,
          line, condition, text);
     fflush(NULL);
     _exit(status_exit_code(STATUS_BUG));

@@ -88,7 +88,7 @@ static enum status refuse(const struct option_row *row, const char *text, const 
     if (!answer && near) answer = mem_format("did you mean %s?", near);
     char *allowed = allowed_lines(row);
     enum status status =
-        fail(STATUS_USAGE, "%s: %s is not allowed%s%s\n  allowed: %s", where,
+        fail(STATUS_USAGE, "%s: %s is not allowed%s%s\n  allowed: %-s", where,
              text_quoted(text, quoted), answer ? "; " : "", answer ? answer : "", allowed);
     free(answer);
     free(allowed);

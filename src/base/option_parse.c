@@ -115,7 +115,7 @@ static enum status lacks_value(const char *typed, enum option_id id) {
     if (row->type == OPTION_TYPE_TEXT)
         return fail(STATUS_USAGE, "%s needs a value: %s %s", typed, typed, row->placeholder);
     char *allowed = option_allowed(id);
-    enum status status = fail(STATUS_USAGE, "%s needs a value\n  allowed: %s", typed, allowed);
+    enum status status = fail(STATUS_USAGE, "%s needs a value\n  allowed: %-s", typed, allowed);
     free(allowed);
     return status;
 }

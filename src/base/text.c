@@ -9,6 +9,7 @@
 
 #include "base/display.h"
 #include "base/log.h"
+#include "base/shown.h"
 
 enum { LONGEST_WORD = 64 }; /* longer words are not compared: they are no slips of the finger */
 
@@ -171,16 +172,11 @@ int text_utf8(const char *at, uint32_t *out) {
     return length;
 }
 
-static bool is_control(uint32_t code) {
-    return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x2028 || code == 0x2029 ||
-           code == 0xFEFF || (code & 0xFFFE) == 0xFFFE;
-}
-
 bool text_is_clean(const char *text) {
     uint32_t code = 0;
     for (int length; *text; text += length) {
         length = text_utf8(text, &code);
-        if (length == 0 || is_control(code)) return false;
+        if (length == 0 || (shown_is_control(code) && !shown_turns(code))) return false;
     }
     return true;
 }
@@ -191,7 +187,7 @@ const char *text_quoted(const char *value, char text[TEXT_QUOTED_BYTES]) {
     while (*value && used + 4 < room) {
         uint32_t code = 0;
         int length = text_utf8(value, &code);
-        if (length == 0 || is_control(code)) {
+        if (length == 0 || shown_is_control(code)) {
             used += (size_t)snprintf(text + used, 5, "\\x%02x", (unsigned char)*value);
             value++;
             continue;
@@ -300,10 +296,9 @@ void text_entry(FILE *out, const char *name, int column, const char *words) {
 }
 
 void text_row(FILE *out, const char *name, int column, const char *format, ...) {
-    char *words = NULL;
     va_list args;
     va_start(args, format);
-    CHECK(vasprintf(&words, format, args) >= 0, "the text of row %s", name);
+    char *words = shown_vtext(format, args);
     va_end(args);
     text_entry(out, name, column, words);
     free(words);
@@ -327,14 +322,13 @@ void text_troff(FILE *out, const char *words) {
 }
 
 void text_table_cell(struct text_table *table, const char *format, ...) {
-    char *text = NULL;
     va_list args;
     va_start(args, format);
-    int length = vasprintf(&text, format, args);
+    char *text = shown_vtext(format, args);
     va_end(args);
     table->cell = mem_grow(table->cell, &table->capacity, table->count + 1, sizeof *table->cell);
-    table->cell[table->count++] = arena_text(&table->arena, length < 0 ? "" : text);
-    if (length >= 0) free(text);
+    table->cell[table->count++] = arena_text(&table->arena, text);
+    free(text);
 }
 
 static int column_width(const struct text_table *table, size_t column, size_t columns) {

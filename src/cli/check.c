@@ -6,7 +6,9 @@
 #include <stdlib.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
+#include "base/shown.h"
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/numeric.h"
@@ -34,11 +36,11 @@ static void print_text(const struct checked *checked, FILE *out) {
         snprintf(stages, sizeof stages, "%d in a pipeline", grid->stages);
     else
         text_count(grid->stages, "stage", stages);
-    fprintf(out, "proved     %s: %s, %s x %s, %s each, sum %s\n", checked->name,
-            text_count(proof->ranks, "rank", ranks), stages,
-            text_count(grid->replicas, "replica", replicas),
-            text_count(checked->program->micro_batches, "micro-batch", micros),
-            sum_order_name(checked->program->sum));
+    shown_print(out, "proved     %s: %s, %s x %s, %s each, sum %s\n", checked->name,
+                text_count(proof->ranks, "rank", ranks), stages,
+                text_count(grid->replicas, "replica", replicas),
+                text_count(checked->program->micro_batches, "micro-batch", micros),
+                sum_order_name(checked->program->sum));
     fprintf(out, "           %s a step, by %d rules (docs/verify.md)",
             text_count(proof->instructions, "instruction", instructions), proof->rules);
     if (proof->walked < proof->ranks)
@@ -55,9 +57,7 @@ static void print_json(const struct checked *checked, FILE *out) {
                   checked->name, "proved", 1, "ranks", proof->ranks, "walked", proof->walked,
                   "instructions", (json_int_t)proof->instructions, "rules", proof->rules,
                   "peak_slots", proof->peak_slots, "peak_rank", proof->peak_rank);
-    char *text = json_dumps(root, 0);
-    fprintf(out, "%s\n", text);
-    free(text);
+    json_print(root, 0, out);
     json_decref(root);
 }
 

@@ -15,6 +15,8 @@
 #include <jansson.h>
 
 #include "base/mem.h"
+#include "base/json.h"
+#include "base/shown.h"
 #include "base/text.h"
 #include "cli/cli.h"
 #include "exec/weights.h"
@@ -191,7 +193,7 @@ static const char *name_text(const char *name, char quoted[TEXT_QUOTED_BYTES]) {
 static void print_list(FILE *out, const char *path, const struct pair *pairs, size_t count) {
     char quoted[TEXT_QUOTED_BYTES], shape[SHAPE_TEXT_BYTES];
     if (count == 0) return;
-    fprintf(out, "only in %s:\n", path);
+    shown_print(out, "only in %s:\n", path);
     struct text_table table = {.align = "lll"};
     for (size_t i = 0; i < count; i++) {
         const struct safetensors_entry *entry = pairs[i].a ? pairs[i].a : pairs[i].b;
@@ -345,8 +347,7 @@ static void print_json(FILE *out, const struct findings *found) {
                              json_names(found->only_a, found->only_a_count), "only_b",
                              json_names(found->only_b, found->only_b_count), "other_type_or_shape",
                              json_unlike(found), "differ", differ);
-    json_dumpf(root, out, JSON_COMPACT);
-    fputs("\n", out);
+    json_print(root, JSON_COMPACT, out);
     json_decref(root);
 }
 

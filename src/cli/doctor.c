@@ -10,6 +10,7 @@
 
 #include "backend/backend.h"
 #include "base/log.h"
+#include "base/shown.h"
 #include "base/text.h"
 #include "cli/cli.h"
 
@@ -18,14 +19,14 @@ static const char *const level_names[] = {"ok", "warn", "bad"};
 void doctor_say(struct finding *out, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    vsnprintf(out->value, sizeof out->value, format, args);
+    shown_vformat(out->value, sizeof out->value, format, args);
     va_end(args);
 }
 
 void doctor_judge(struct finding *out, enum doctor_level level, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    vsnprintf(out->hint, sizeof out->hint, format, args);
+    shown_vformat(out->hint, sizeof out->hint, format, args);
     va_end(args);
     out->level = level;
 }

@@ -9,6 +9,7 @@
 
 #include "base/display.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/cli.h"
@@ -157,7 +158,7 @@ static enum status write_json(const struct evaluation *of, struct file_writer *f
         json_object_update(all, classes);
         json_decref(classes);
     }
-    char *text = json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+    char *text = json_shown(all, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
     enum status status = file_write(file, text, strlen(text));
     if (status == STATUS_OK) status = file_write(file, "\n", 1);
     free(text);
@@ -187,9 +188,7 @@ static enum status write_output(const struct evaluation *of) {
 
 static void print_json(const struct evaluation *of, FILE *out) {
     json_t *all = result_json(of);
-    char *text = json_dumps(all, JSON_COMPACT | JSON_REAL_PRECISION(17));
-    fprintf(out, "%s\n", text);
-    free(text);
+    json_print(all, JSON_COMPACT | JSON_REAL_PRECISION(17), out);
     json_decref(all);
 }
 

@@ -14,7 +14,9 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/json.h"
 #include "base/mem.h"
+#include "base/shown.h"
 #include "base/text.h"
 #include "exec/checkpoint.h"
 #include "exec/team.h"
@@ -166,9 +168,9 @@ static void print_text(const struct side *many, const struct side *one, const ch
     if (!what) printf(": param_hash %016" PRIx64, many->answer.params);
     if (what && first.param < 0) printf(": other %s", what);
     if (first.param >= 0)
-        printf(": %s differs first, %lld of %lld elements, by at most %g",
-               plan->store->params[first.param].name, (long long)first.elements,
-               (long long)first.of, first.most);
+        shown_print(stdout, ": %s differs first, %lld of %lld elements, by at most %g",
+                    plan->store->params[first.param].name, (long long)first.elements,
+                    (long long)first.of, first.most);
     printf("\n");
 }
 
@@ -188,9 +190,7 @@ static void print_json(const struct side *many, const struct side *one, const ch
                                                 (json_int_t)first.elements, "of",
                                                 (json_int_t)first.of, "most", first.most);
     json_object_set_new(root, "first", param);
-    char *text = json_dumps(root, 0);
-    printf("%s\n", text);
-    free(text);
+    json_print(root, 0, stdout);
     json_decref(root);
 }
 

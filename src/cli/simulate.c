@@ -2,6 +2,7 @@
  * is made and verified as for a run, then run in virtual time. */
 #include <stdlib.h>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "cli/cli.h"
 #include "plan/resolve.h"
@@ -24,9 +25,7 @@ static struct rank_info info_of(const struct options *options) {
 static enum status show(const struct outlook *outlook, const struct options *options) {
     if (options->json) {
         json_t *root = outlook_json(outlook);
-        char *text = json_dumps(root, JSON_REAL_PRECISION(12));
-        printf("%s\n", text);
-        free(text);
+        json_print(root, JSON_REAL_PRECISION(12), stdout);
         json_decref(root);
     } else if (!options->quiet) {
         fit_print(outlook->job, OUTLOOK_NAME_COLUMNS, stdout);

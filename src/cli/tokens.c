@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/shown.h"
 #include "cli/cli.h"
 #include "data/tokens.h"
 #include "run/outputs.h"
@@ -58,7 +59,7 @@ static enum status write_parts(const char *folder, struct part *parts, int count
         if (status != STATUS_OK)
             file_abandon(&parts[i].writer);
         else if ((status = file_commit(&parts[i].writer)) == STATUS_OK)
-            printf("%s/%s: %zu tokens\n", folder, parts[i].name, parts[i].count);
+            shown_print(stdout, "%s/%s: %zu tokens\n", folder, parts[i].name, parts[i].count);
     }
     return status;
 }

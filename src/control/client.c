@@ -181,7 +181,7 @@ static enum status await_welcome(struct control *control, double limit_s) {
     pthread_mutex_unlock(&control->lock);
     if (phase == CONTROL_MEMBER) return STATUS_OK;
     if (phase == CONTROL_JOINING) return no_server(control, limit_s);
-    return fail(status, "%s", control->why);
+    return fail(status, "%-s", control->why);
 }
 
 enum status control_join(const struct control_config *config, struct control **out) {
@@ -293,7 +293,7 @@ enum status control_put(struct control *control, const char *key, const void *va
     snprintf(what, sizeof what, "the control server to store %s", key);
     enum status status = control_ask(control, &put, 0, what);
     free(put.value);
-    if (status != STATUS_OK) return fail(status, "cannot publish %.80s: %s", key, put.text);
+    if (status != STATUS_OK) return fail(status, "cannot publish %.80s: %-s", key, put.text);
     return STATUS_OK;
 }
 
@@ -306,7 +306,7 @@ enum status control_get(struct control *control, const char *key, void **value, 
     enum status status = control_ask(control, &get, 0, what);
     if (status != STATUS_OK) {
         free(get.value);
-        return fail(status, "no value of %.80s: %s", key, get.text);
+        return fail(status, "no value of %.80s: %-s", key, get.text);
     }
     *value = get.value;
     *bytes = get.bytes;

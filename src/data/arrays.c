@@ -40,7 +40,7 @@ struct arrays {
 /* --- arrays --- */
 
 static enum status fail_shape(const char *label, const struct shape *shape, const char *expected) {
-    return fail(STATUS_DATA, "%s: shape %s, expected %s", label,
+    return fail(STATUS_DATA, "%s: shape %s, expected %-s", label,
                 shape_text(shape, (char[SHAPE_TEXT_BYTES]){0}), expected);
 }
 
@@ -284,7 +284,7 @@ static enum status read_labels(const struct array *y, int64_t limit, int64_t *mo
         if (value < 0 || value >= limit) {
             free(label);
             return fail(STATUS_DATA,
-                        "%s: label %" PRId64 " of sample %" PRId64 ", expected 0 to %" PRId64 "%s",
+                        "%s: label %" PRId64 " of sample %" PRId64 ", expected 0 to %" PRId64 "%-s",
                         y->label, value, i, limit - 1,
                         value < 0 ? "\n  classes are numbered from 0: "
                                     "numpy.unique(array, return_inverse=True)[1]"

@@ -172,13 +172,13 @@ static enum status fail_unknown(const char *spec) {
                     "  such as %s:%s; docs/data.md lists all kinds",
                     text_quoted(spec, quoted), kind, spec);
     const char *use = use_of_file(spec);
-    if (use) return fail(STATUS_USAGE, "%s is no data set\n  %s", text_quoted(spec, quoted), use);
+    if (use) return fail(STATUS_USAGE, "%s is no data set\n  %-s", text_quoted(spec, quoted), use);
     if (near)
         return fail(STATUS_USAGE, "unknown data set %s; did you mean %s?",
                     text_quoted(spec, quoted), near);
     char *known = known_usages(count);
     enum status status =
-        fail(STATUS_USAGE, "unknown data set %s\n  known: %s", text_quoted(spec, quoted), known);
+        fail(STATUS_USAGE, "unknown data set %s\n  known: %-s", text_quoted(spec, quoted), known);
     free(known);
     return status;
 }
@@ -243,7 +243,7 @@ static enum status check_folder(const struct dataset_ops *ops, const char *argum
                     ops->name, strerror(errno));
     const char *use = use_of_file(argument);
     if (!S_ISDIR(info.st_mode))
-        return fail(STATUS_DATA, "%s: not a folder, which data set %s needs\n  %s", argument,
+        return fail(STATUS_DATA, "%s: not a folder, which data set %s needs\n  %-s", argument,
                     ops->name, use ? use : "docs/data.md says what is in it");
     return STATUS_OK;
 }

@@ -115,7 +115,7 @@ static enum status inspect(const struct source *source, hid_t set, struct hdf5_a
     H5T_class_t class = H5Tget_class(type);
     bool numbers = array->kind == HDF5_NUMBERS;
     if (class != H5T_INTEGER && !(numbers && class == H5T_FLOAT))
-        return fail(STATUS_DATA, "%s: %s does not hold %s%s%s", source->path, array->name,
+        return fail(STATUS_DATA, "%s: %s does not hold %s%-s%-s", source->path, array->name,
                     numbers ? "numbers" : "integers", array->type_hint ? "\n  " : "",
                     array->type_hint ? array->type_hint : "");
     if (H5Pget_layout(plan) == H5D_VIRTUAL || H5Pget_external_count(plan) != 0)
@@ -169,7 +169,7 @@ static herr_t list_one(hid_t group, const char *name, const H5L_info_t *info, vo
 static enum status fail_missing(const struct source *source, const struct hdf5_array *array) {
     struct listing listing = {.text = ""};
     H5Lvisit(source->file, H5_INDEX_NAME, H5_ITER_INC, list_one, &listing);
-    return fail(STATUS_DATA, "%s: dataset %s is missing; it has %s%s%s%s", source->path,
+    return fail(STATUS_DATA, "%s: dataset %s is missing; it has %s%s%-s%-s", source->path,
                 array->name, listing.used ? "" : "none", listing.text, array->hint ? "\n  " : "",
                 array->hint ? array->hint : "");
 }
@@ -272,7 +272,7 @@ static enum status pass_on(int pipe, const struct frame *frame) {
                        : TEXT_BYTES - 1;
     receive_all(pipe, text, bytes);
     const char *body = strncmp(text, prefix, strlen(prefix)) == 0 ? text + strlen(prefix) : text;
-    return fail(frame->status == STATUS_MEMORY ? STATUS_MEMORY : STATUS_DATA, "%s", body);
+    return fail(frame->status == STATUS_MEMORY ? STATUS_MEMORY : STATUS_DATA, "%-s", body);
 }
 
 /* STATUS_BUG stands for an early end, which only the child's exit status explains; it is not passed

@@ -158,7 +158,7 @@ static enum status check_array(const char *path, const struct input *input,
                     "numpy.ascontiguousarray(array) writes one",
                     path);
     if (!same_rows(&input->array.shape, row) && !input->channels_last)
-        return fail(STATUS_DATA, "%s: its shape is %s, the model takes rows of %s%s", path,
+        return fail(STATUS_DATA, "%s: its shape is %s, the model takes rows of %s%-s", path,
                     shape_text(&input->array.shape, have), shape_text(row, want),
                     shape_count(&input->array.shape) == shape_count(row)
                         ? "\n  of a single one: numpy.save(FILE, array[None])"

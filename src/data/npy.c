@@ -49,7 +49,7 @@ static enum status read_array(const struct npy *file, size_t index, const char *
                        : strcmp(described.type, "u1") == 0 ? DTYPE_U8
                                                            : DTYPE_F32;
     if (labels && described.real)
-        return fail(STATUS_DATA, "%s: labels of type %s, expected whole numbers\n  %s", label,
+        return fail(STATUS_DATA, "%s: labels of type %s, expected whole numbers\n  %-s", label,
                     described.type, ARRAY_REAL_LABELS);
     TRY(array_new(label, role, dtype, &described.shape, out));
     out->values = malloc(array_bytes(out));

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include "base/shown.h"
 
 static const struct picture_codec *const codecs[] = {&picture_jpeg, &picture_png};
 enum { CODEC_COUNT = sizeof codecs / sizeof codecs[0], ALIGN = 64 };
@@ -11,7 +12,7 @@ enum { CODEC_COUNT = sizeof codecs / sizeof codecs[0], ALIGN = 64 };
 bool picture_wrong(char why[PICTURE_WHY_BYTES], const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(why, PICTURE_WHY_BYTES, format, arguments);
+    shown_vformat(why, PICTURE_WHY_BYTES, format, arguments);
     va_end(arguments);
     return false;
 }

@@ -97,7 +97,7 @@ static enum status check_values(const char *path, const struct wiki *wiki,
     int64_t limit = limit_of(wiki, column), width = columns_of(matrix);
     for (int64_t i = 0; i < matrix->shape.dim[0] * width; i++)
         if (value_at(matrix, i) < 0 || value_at(matrix, i) >= limit)
-            return fail(STATUS_DATA, "%s: %s row %lld column %lld is %d, expected 0 to %lld%s",
+            return fail(STATUS_DATA, "%s: %s row %lld column %lld is %d, expected 0 to %lld%-s",
                         path, column->name, (long long)(i / width), (long long)(i % width),
                         value_at(matrix, i), (long long)limit - 1,
                         column->limit == TOKEN ? "\n  was the shard made with another vocabulary?"

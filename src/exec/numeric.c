@@ -258,7 +258,7 @@ enum status numeric_failure_of_evaluation(struct exec *exec, double loss) {
     char when[32] = "";
     bool forward = exec->plan->config.forward; /* what was trained elsewhere */
     if (!forward) snprintf(when, sizeof when, "after step %lld: ", (long long)exec->step);
-    return fail(STATUS_NUMERIC, "%sthe loss of the evaluation is %g%s%s%s%s%s%s", when, loss,
+    return fail(STATUS_NUMERIC, "%sthe loss of the evaluation is %g%s%s%s%s%-s%s", when, loss,
                 param ? ": parameter " : "", param ? param : "", param ? ", read by " : "",
                 param ? reader_of(exec->plan->micro[0].graph, bad) : "", forward ? "" : "\n",
                 forward ? "" : hint);

@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/shown.h"
 #include "base/text.h"
 #include "exec/weights_place.h"
 
@@ -27,7 +28,7 @@ struct name_list {
 static void name_add(struct name_list *names, const char *name) {
     size_t used = strlen(names->text);
     if (names->count++ < 3)
-        snprintf(names->text + used, sizeof names->text - used, "%s%s", used ? ", " : "", name);
+        shown_format(names->text + used, sizeof names->text - used, "%s%s", used ? ", " : "", name);
 }
 
 static void name_note(const struct name_list *names, const char *path, const char *what) {
@@ -49,10 +50,10 @@ static void misfit_add(struct misfit_list *misfits, const struct store_item *ite
     char have[SHAPE_TEXT_BYTES], want[SHAPE_TEXT_BYTES];
     size_t used = strlen(misfits->text);
     if (misfits->count++ >= SHOWN) return;
-    snprintf(misfits->text + used, sizeof misfits->text - used,
-             "\n  %.*s: %s %s in the file, %s %s in the model", NAME_WIDTH, item->name, entry->type,
-             safetensors_shape_text(entry, have), dtype_safetensors_name(item->type.dtype),
-             shape_text(&item->type.shape, want));
+    shown_format(misfits->text + used, sizeof misfits->text - used,
+                 "\n  %.*s: %s %s in the file, %s %s in the model", NAME_WIDTH, item->name,
+                 entry->type, safetensors_shape_text(entry, have),
+                 dtype_safetensors_name(item->type.dtype), shape_text(&item->type.shape, want));
 }
 
 /* What is being loaded, and what was found so far. */
@@ -173,14 +174,15 @@ static enum status nothing_fits(const struct loading *loading) {
     char first[512] = "";
     const char *misfits = loading->misfits.text;
     if (loading->misfits.count)
-        snprintf(first, sizeof first,
-                 "%.*s\n  another --model of its kind may have this size: "
-                 "docs/models.md lists them",
-                 (int)(1 + strcspn(misfits + 1, "\n")), misfits);
+        shown_format(first, sizeof first,
+                     "%-.*s\n  another --model of its kind may have this size: "
+                     "docs/models.md lists them",
+                     (int)(1 + strcspn(misfits + 1, "\n")), misfits);
     else if (shards_count(loading->file) > 0)
-        snprintf(first, sizeof first, "\n  the model's begin with %.120s, the file's with %.120s",
-                 tensor_at(loading->layout, 0)->name, shards_at(loading->file, 0)->name);
-    return fail(STATUS_DATA, "%s: none of its %zu tensors fits the model's %d%s", loading->path,
+        shown_format(first, sizeof first,
+                     "\n  the model's begin with %.120s, the file's with %.120s",
+                     tensor_at(loading->layout, 0)->name, shards_at(loading->file, 0)->name);
+    return fail(STATUS_DATA, "%s: none of its %zu tensors fits the model's %d%-s", loading->path,
                 shards_count(loading->file), tensor_count(loading->layout), first);
 }
 
@@ -189,8 +191,8 @@ static enum status not_whole(const struct loading *loading) {
     int missing = loading->missing.count, misfits = loading->misfits.count;
     char count[TEXT_BYTES];
     if (misfits)
-        return fail(STATUS_DATA, "%s: not this model: %s of another shape or type%s", loading->path,
-                    text_count(misfits, "tensor", count), loading->misfits.text);
+        return fail(STATUS_DATA, "%s: not this model: %s of another shape or type%-s",
+                    loading->path, text_count(misfits, "tensor", count), loading->misfits.text);
     return fail(STATUS_DATA, "%s: not this model: %s missing: %s%s\n  is it another --model?",
                 loading->path, text_count(missing, "tensor", count), loading->missing.text,
                 missing > 3 ? ", ..." : "");
@@ -208,7 +210,7 @@ static void report(const struct loading *loading) {
                  (long)loading->positions.height, (long)loading->positions.width);
     name_note(&loading->missing, path, "missing from the file, left at the initial value");
     if (loading->misfits.count)
-        log_warning("%s: %s of another shape or type, left at the initial value%s%s", path,
+        log_warning("%s: %s of another shape or type, left at the initial value%-s%s", path,
                     text_count(loading->misfits.count, "tensor", count), loading->misfits.text,
                     loading->misfits.count > 2 ? ", ..." : "");
     name_note(&loading->extra, path, "that the model does not have, passed over");
@@ -259,7 +261,7 @@ static enum status no_model(const char *folder) {
     char *config = mem_format("%s/config.yml", folder);
     bool is_run = file_exists(config);
     free(config);
-    return fail(STATUS_DATA, "%s: no model.safetensors in this folder%s%s%s", folder,
+    return fail(STATUS_DATA, "%s: no model.safetensors in this folder%-s%s%s", folder,
                 is_run ? ": the run ended before it saved one\n  how it ended is in " : "",
                 is_run ? folder : "",
                 is_run ? "/report.html; --save-every N saves on the way" : "");

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/shown.h"
 #include "graph/edit.h"
 
 int graph_input(struct graph *graph, const char *name, enum dtype dtype, struct shape shape) {
@@ -95,9 +96,9 @@ void graph_misfit(struct graph *graph, const char *name, const char *format, ...
     char text[512];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    shown_vformat(text, sizeof text, format, args);
     va_end(args);
-    graph->status = fail(STATUS_USAGE, "%s: %s", name, text);
+    graph->status = fail(STATUS_USAGE, "%s: %-s", name, text);
 }
 
 int graph_conv2d(struct graph *graph, const char *name, int x, int weight, int bias, int stride,

@@ -39,7 +39,7 @@ struct node *edit_node(struct graph *graph, const char *name, enum op op,
     struct op_call call = graph_call(graph, &node);
     char why[512] = "";
     if (op_infer(&call, why, sizeof why) != STATUS_OK) {
-        graph->status = fail(STATUS_USAGE, "node %s (%s): %s", name, op_def(op)->name, why);
+        graph->status = fail(STATUS_USAGE, "node %s (%s): %-s", name, op_def(op)->name, why);
         return NULL;
     }
     node.out_count = call.out_count;

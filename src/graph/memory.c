@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/shown.h"
 #include "base/text.h"
 
 enum { ALIGN_BYTES = 64 };
@@ -326,14 +327,14 @@ void placement_print(const struct placement *placement, FILE *out, int count) {
     int alive_count;
     int *alive = alive_at_peak(placement, &alive_count);
     char size[TEXT_BYTES], shape[SHAPE_TEXT_BYTES];
-    fprintf(out, "  alive at the peak (%s %s), %d values:\n", peak->name, op_def(peak->op)->name,
-            alive_count);
+    shown_print(out, "  alive at the peak (%s %s), %d values:\n", peak->name,
+                op_def(peak->op)->name, alive_count);
     for (int i = 0; i < alive_count && i < count; i++) {
         const struct value *value = &graph->values[alive[i]];
-        fprintf(out, "    %10s  %-28s %-18s %s %s\n",
-                text_size((int64_t)value->layout->bytes, size), value->name,
-                op_def(graph->nodes[value->producer].op)->name, dtype_name(value->type.dtype),
-                shape_text(&value->type.shape, shape));
+        shown_print(out, "    %10s  %-28s %-18s %s %s\n",
+                    text_size((int64_t)value->layout->bytes, size), value->name,
+                    op_def(graph->nodes[value->producer].op)->name, dtype_name(value->type.dtype),
+                    shape_text(&value->type.shape, shape));
     }
     free(alive);
 }

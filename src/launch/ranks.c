@@ -18,6 +18,7 @@
 #include "base/machine.h"
 #include "base/mem.h"
 #include "base/process.h"
+#include "base/shown.h"
 #include "launch/child.h"
 #include "launch/cores.h"
 #include "launch/environment.h"
@@ -178,9 +179,9 @@ static void write_exit_report(const struct ranks *ranks, int rank, const struct 
     if (refuses(end)) return;
     if (config->doing) config->doing(config->context, rank, doing, sizeof doing);
     char *log = config->log_folder
-                    ? mem_format("\n  its output: %s/rank-%d.log", config->log_folder, rank)
+                    ? shown_text("\n  its output: %s/rank-%d.log", config->log_folder, rank)
                     : mem_text("");
-    fail(STATUS_PEER, "rank %d ended: %s%s%s%s", rank, end->words, *doing ? ", last at " : "",
+    fail(STATUS_PEER, "rank %d ended: %-s%s%s%-s", rank, end->words, *doing ? ", last at " : "",
          doing, log);
     free(log);
 }

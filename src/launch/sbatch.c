@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/shown.h"
 #include "launch/cores.h"
 
 enum { MARGIN_S = 300, WARNING_S = 120, WAIT_S = 90 };
@@ -21,10 +22,25 @@ static const enum option_id said_otherwise[] = {OPTION_emit,    OPTION_local_ran
 static const enum option_id slurm_says[] = {OPTION_rank, OPTION_world_size, OPTION_node_rank,
                                             OPTION_hostfile, OPTION_nodes_file};
 
+/* What must not stand in a script as it is: bash reads it back from \xNN. */
+static char *quote_bytes(const char *word) {
+    size_t bytes = 4 * strlen(word) + 4, used = 2;
+    char *text = mem_new(bytes);
+    memcpy(text, "$'", 2);
+    for (; *word; word++) {
+        bool plain = *word >= ' ' && *word < 0x7F && *word != '\'' && *word != '\\';
+        used += (size_t)snprintf(text + used, bytes - used, plain ? "%c" : "\\x%02x",
+                                 (unsigned char)*word);
+    }
+    text[used] = '\'';
+    return text;
+}
+
 char *sbatch_quote(const char *word) {
     static const char plain[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=,+@%";
     if (*word && strspn(word, plain) == strlen(word)) return mem_text(word);
+    if (!shown_is_plain(word)) return quote_bytes(word);
     size_t quotes = 0, used = 0;
     for (const char *at = word; *at; at++) quotes += *at == '\'';
     char *text = mem_new(strlen(word) + 3 * quotes + 3);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
+#include "base/shown.h"
 
 #define OP(NAME, name, doc) extern const struct op_def op_##name;
 #include "op/op.def"
@@ -75,7 +76,7 @@ bool op_label_counts(int32_t label, int64_t classes) {
 enum status op_misfit(char *why, size_t why_bytes, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    vsnprintf(why, why_bytes, format, args);
+    shown_vformat(why, why_bytes, format, args);
     va_end(args);
     return STATUS_USAGE;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/shown.h"
 #include "base/text.h"
 #include "graph/needs.h"
 #include "plan/partition.h"
@@ -88,7 +89,7 @@ static void print_tied(const struct partition *partition, const struct needs *ne
         for (int c = 0; c < partition->count; c++)
             holders += needs_value(&needs[c], graph, graph->params[p].value);
         if (holders < 2) continue;
-        fprintf(out, "  tied: %s is in stages", graph->params[p].name);
+        shown_print(out, "  tied: %s is in stages", graph->params[p].name);
         for (int c = 0; c < partition->count; c++) {
             if (!needs_value(&needs[c], graph, graph->params[p].value)) continue;
             fprintf(out, " %d%s", c, --holders > 0 ? "," : "\n");

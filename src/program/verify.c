@@ -16,6 +16,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/shown.h"
 #include "program/order.h"
 
 enum status verify_broken(const struct walk *walk, enum rule rule, struct place against,
@@ -23,7 +24,7 @@ enum status verify_broken(const struct walk *walk, enum rule rule, struct place 
     char why[256], line[INSTR_TEXT_BYTES], other[INSTR_TEXT_BYTES] = "";
     va_list args;
     va_start(args, format);
-    vsnprintf(why, sizeof why, format, args);
+    shown_vformat(why, sizeof why, format, args);
     va_end(args);
     if (against.instr) instr_text(against.instr, against.rank, other);
     if (walk->instr)
@@ -31,7 +32,7 @@ enum status verify_broken(const struct walk *walk, enum rule rule, struct place 
     else
         snprintf(line, sizeof line, "the empty list %s of rank %d", list_names[walk->list],
                  walk->rank);
-    return fail(STATUS_USAGE, "program refused by rule %d at %s: %s%s%s", rule, line, why,
+    return fail(STATUS_USAGE, "program refused by rule %d at %s: %-s%-s%s", rule, line, why,
                 against.instr ? "\n  against " : "", other);
 }
 

@@ -8,9 +8,10 @@
 #include <sys/random.h>
 
 #include "base/log.h"
+#include "base/shown.h"
 
 static bool is_control(uint32_t code) {
-    return (code < 0x20 && code != '\n' && code != '\t') || (code >= 0x7F && code < 0xA0);
+    return shown_is_control(code) && code != '\n' && code != '\t';
 }
 
 static const char *entity_of(uint32_t code) {

@@ -11,6 +11,7 @@
 #include "base/display.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/shown.h"
 #include "base/text.h"
 
 static const int64_t redraw_ns = 100000000;
@@ -96,7 +97,7 @@ static void eval_text(const struct metrics_row *row, char text[LINE_BYTES]) {
 static void plain_eval(struct progress *progress, const struct metrics_row *row) {
     char text[LINE_BYTES];
     eval_text(row, text);
-    fprintf(progress->config.stream, "%s\n", text);
+    shown_print(progress->config.stream, "%-s\n", text);
     fflush(progress->config.stream);
 }
 
@@ -170,7 +171,7 @@ static void plain_step(struct progress *progress, const struct metrics_row *row)
     char parts[PARTS][PART_BYTES];
     step_parts(progress, row, false, parts);
     for (int i = 0; i < PARTS; i++)
-        if (parts[i][0]) fprintf(progress->config.stream, "%s%s", i ? "  " : "", parts[i]);
+        if (parts[i][0]) shown_print(progress->config.stream, "%s%s", i ? "  " : "", parts[i]);
     fputs("\n", progress->config.stream);
     fflush(progress->config.stream);
 }

@@ -10,6 +10,7 @@
 #include <jansson.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -124,7 +125,7 @@ static void print_text(FILE *out, const char *text) {
     char *whole = text_mended(text);
     json_t *value = json_string(whole);
     free(whole);
-    char *quoted = value ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
+    char *quoted = value ? json_shown(value, JSON_ENCODE_ANY) : NULL;
     fputs(quoted ? quoted : "null", out);
     free(quoted);
     json_decref(value);

@@ -243,7 +243,7 @@ static void warn_crowded(const struct rank *rank) {
         !cores_crowded(&share, threads, text))
         return;
     if (!unseen)
-        log_warning("host %s: %s", rank->identity->host, text);
+        log_warning("host %s: %-s", rank->identity->host, text);
     else
         log_warning("%d ranks of host %s have %s each, for %s\n"
                     "  give --threads %d, or set LOCAL_WORLD_SIZE to %d",
@@ -397,7 +397,7 @@ static void say_lost(struct rank *rank, enum status status) {
     char why[256];
     if (status != STATUS_PEER || !rank->control || control_lost(rank->control) == CONTROL_NOBODY)
         return;
-    fail(STATUS_PEER, "rank %d ends: %s%s", rank->identity->rank,
+    fail(STATUS_PEER, "rank %d ends: %-s%-s", rank->identity->rank,
          control_lost_text(rank->control, why, sizeof why),
          rank->session.use ? "" : "\n  --resume continues from the newest checkpoint");
 }

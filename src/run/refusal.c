@@ -32,10 +32,10 @@ static void take(void *context, enum log_level level, const char *text) {
         return;
     }
     const struct log_sink *own = log_use(NULL);
-    if (level == LOG_ERROR) fail(STATUS_OK, "%s", text);
-    if (level == LOG_WARNING) log_warning("%s", text);
-    if (level == LOG_NOTE) log_note("%s", text);
-    if (level == LOG_ANSWER) log_answer("%s", text);
+    if (level == LOG_ERROR) fail(STATUS_OK, "%-s", text);
+    if (level == LOG_WARNING) log_warning("%-s", text);
+    if (level == LOG_NOTE) log_note("%-s", text);
+    if (level == LOG_ANSWER) log_answer("%-s", text);
     log_use(own);
 }
 
@@ -64,6 +64,6 @@ void refusal_say(void) {
     process_release_signals();
     nanosleep(&wait, NULL);
     pthread_mutex_lock(&lock);
-    fail(STATUS_OK, "%s", held);
+    fail(STATUS_OK, "%-s", held);
     pthread_mutex_unlock(&lock);
 }

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/display.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/text.h"
@@ -364,9 +365,7 @@ void result_print_json(const struct session *session) {
     json_t *end =
         json_pack("{s:s, s:I, s:s, s:s, s:I}", "kind", "end", "step", (json_int_t)summary->steps,
                   "out", session->folder, "param_hash", hash, "exit", (json_int_t)summary->exit);
-    char *text = end ? json_dumps(end, JSON_COMPACT) : NULL; /* a folder's name may be no UTF-8 */
-    if (text) fprintf(display_out(), "%s\n", text);
-    free(text);
+    if (end) json_print(end, JSON_COMPACT, display_out()); /* a folder's name may be no UTF-8 */
     json_decref(end);
 }
 

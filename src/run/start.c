@@ -116,7 +116,7 @@ enum status start_check(const struct start *start, const struct job *job) {
 
 static void warn_crowded(const struct job *job) {
     char text[CORES_CROWDED_BYTES];
-    if (cores_crowded(&job->cores, job->plan->config.threads, text)) log_warning("%s", text);
+    if (cores_crowded(&job->cores, job->plan->config.threads, text)) log_warning("%-s", text);
 }
 
 /* A loss that falls since samples are known by heart says nothing of the rate. */

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/shown.h"
 #include "exec/stop.h"
 #include "job/events.h"
 #include "run/folder.h"
@@ -145,7 +146,7 @@ void watch_lacks(struct watch *watch, enum status status, const char *format, ..
     if (used > 0) used += (size_t)snprintf(watch->lacks + used, sizeof watch->lacks - used, ", ");
     va_list args;
     va_start(args, format);
-    vsnprintf(watch->lacks + used, sizeof watch->lacks - used, format, args);
+    shown_vformat(watch->lacks + used, sizeof watch->lacks - used, format, args);
     va_end(args);
 }
 

@@ -135,7 +135,7 @@ static enum status take_type(struct reader *reader, struct npy_array *out) {
     if (strlen(type) != 2 || !type_is_known(type[0], type[1] - '0'))
         return fail(STATUS_DATA,
                     "%s: type %s, expected one of f2 f4 f8, i1 i2 i4 i8, u1 u2 u4 u8, "
-                    "b1%s",
+                    "b1%-s",
                     reader->label, text_quoted(text, quoted),
                     strchr("US", type[0]) && type[0]
                         ? "\n  of texts: numpy.unique(array, return_inverse=True)[1]"

@@ -8,6 +8,7 @@
 
 #include <jansson.h>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -427,9 +428,7 @@ void explain_print_json(const struct outlook *outlook, FILE *out) {
     if (plan->choice.row_count) json_object_set_new(root, "auto", explain_auto_json(&plan->choice));
     if (outlook_is_wanted(&job->options))
         json_object_set_new(root, "forecast", outlook_json(outlook));
-    char *text = json_dumps(root, JSON_REAL_PRECISION(9));
-    fprintf(out, "%s\n", text);
-    free(text);
+    json_print(root, JSON_REAL_PRECISION(9), out);
     json_decref(root);
 }
 
