@@ -66,3 +66,14 @@ double exact_total(const struct exact_sum *given) {
     double total = ldexp((double)(bits << 1 | below), (top - 2) * LIMB_BITS + LOWEST - 1);
     return negative ? -total : total;
 }
+
+void exact_split(const struct exact_sum *sum, int count, double *parts) {
+    struct exact_sum left = *sum;
+    for (int i = 0; i < count; i++) {
+        parts[i] = exact_total(&left);
+        if (isfinite(parts[i]))
+            exact_add(&left, -parts[i]);
+        else
+            left = (struct exact_sum){0};
+    }
+}

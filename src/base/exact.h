@@ -24,5 +24,9 @@ void exact_add(struct exact_sum *sum, double term);
 void exact_merge(struct exact_sum *sum, const struct exact_sum *other);
 /* Local. The total, rounded once to the nearest double. */
 double exact_total(const struct exact_sum *sum);
+/* Local. The sum as `count` doubles to be added exactly elsewhere: each the total of what those
+ * before it leave. All of it where the terms lie within count x 53 bits of one another, and what is
+ * left out is below the last one's last bit. */
+void exact_split(const struct exact_sum *sum, int count, double *parts);
 
 #endif

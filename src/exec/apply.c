@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "exec/exec.h"
 #include "exec/state.h"
+#include "exec/tally.h"
 
 int64_t exec_apply_samples(const struct exec *exec, int64_t samples) {
     int64_t small = exec->plan->config.forward_batch, large = exec->plan->eval_batch;
@@ -54,7 +55,7 @@ enum status exec_apply(struct exec *exec, int64_t samples, void *const *field, v
     CHECK(exec_apply_samples(exec, samples) == samples, "%lld samples", (long long)samples);
     TRY(exec_settle(exec));
     struct step_batch *batch = batch_of(exec, samples, field);
-    exec->tally = (struct tally){0};
+    tally_begin(exec);
     exec->batch = batch;
     enum status status = run_round(exec, samples, output, here);
     if (status != STATUS_OK) restore_statistics(exec);

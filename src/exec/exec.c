@@ -438,7 +438,7 @@ static void fill_result(struct exec *exec, struct step_result *out) {
 enum status exec_step(struct exec *exec, struct step_result *out) {
     int64_t begin = clock_ns(), hidden_before = comm_hidden_ns(exec->comm);
     exec->step_begin_ns = begin;
-    exec->tally = (struct tally){0};
+    tally_begin(exec);
     exec->times = (struct exec_times){0};
     enum status status = exec_run_list(exec, program_of_step(exec, exec->step), LIST_BODY);
     exec->times.total_ns = clock_ns() - begin;
@@ -475,8 +475,7 @@ static enum status run_rounds(struct exec *exec) {
 }
 
 static enum status run_evaluation(struct exec *exec) {
-    exec->tally = (struct tally){0};
-    exec->eval_share = (struct eval_share){0};
+    tally_begin(exec);
     if (exec->eval) loader_seek(exec->eval, 0, 0);
     TRY(exec_run_list(exec, exec->plan->program, LIST_EVAL_START));
     TRY(run_rounds(exec));

@@ -124,9 +124,8 @@ static enum status read_loss(struct exec *exec, const struct instr *instr) {
     if (!is_last_stage(exec, instr)) return STATUS_OK;
     const struct slot *slot = slot_of(exec, instr);
     TRY(tally_add(slot->runnable, slot_index(exec, instr), &exec->batch->micro[instr->micro],
-                  &exec->tally));
-    if (evaluates(exec)) /* looked at when all rounds are done */
-        return tally_add_exactly(slot->runnable, slot_index(exec, instr), exec->eval_share.loss);
+                  &exec->tally, exec->loss));
+    if (evaluates(exec)) return STATUS_OK; /* looked at when all rounds are done */
     double loss = tally_loss(&exec->tally, slot->runnable->plan->graph->loss_count);
     if (!is_alone(exec)) return STATUS_OK; /* all ranks look at it together, at NORM */
     return isfinite(loss) ? STATUS_OK : numeric_failure(exec, "the loss", loss);
@@ -259,12 +258,13 @@ enum status post_REPORT(struct exec *exec, const struct instr *instr, struct com
     bool reads = exec->list_name == LIST_BODY && exec->train;
     if (reads) TRY(need_batch(exec)); /* also of a rank without the loss */
     int64_t busy_ns = clock_ns() - exec->step_begin_ns - exec->times.of[TIME_COMM];
-    exec->share = (struct step_share){.tally = exec->tally,
-                                      .request = exec->asked,
+    exec->share = (struct step_share){.request = exec->asked,
                                       .busy_ms = (double)busy_ns * 1e-6,
                                       .came_ms = (double)(busy_ns + exec->times.message_ns) * 1e-6};
+    tally_share(exec, &exec->share);
     if (exec->list_name == LIST_EVAL_END) {
         exec->eval_share.step = exec->share;
+        memcpy(exec->eval_share.loss, exec->loss, sizeof exec->loss);
         return comm_exchange_post(exec->group[instr->group], &exec->eval_share,
                                   sizeof exec->eval_share, exec->eval_shares, out);
     }
@@ -283,7 +283,6 @@ static void agree_on_requests(struct exec *exec, int members) {
     }
 }
 
-/* Of an evaluation all else is whole numbers, which add up to the same in any order. */
 static void sum_evaluation(struct exec *exec, int members) {
     struct exact_sum loss[GRAPH_MAX_LOSSES] = {0};
     for (int r = 0; r < members; r++) {

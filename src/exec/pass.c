@@ -270,6 +270,11 @@ enum status pass_run_lockstep(struct exec *exec, struct pass_run *runs, int coun
     return STATUS_OK;
 }
 
+void tally_begin(struct exec *exec) {
+    exec->tally = (struct tally){0};
+    memset(exec->loss, 0, sizeof exec->loss);
+}
+
 void tally_samples(const struct runnable *runnable, const struct micro_batch *samples,
                    struct tally *tally) {
     tally->samples += (double)samples->samples;
@@ -284,7 +289,7 @@ static enum status read_value(const struct runnable *runnable, int slot, int val
 }
 
 enum status tally_add(const struct runnable *runnable, int slot, const struct micro_batch *samples,
-                      struct tally *tally) {
+                      struct tally *tally, struct exact_sum *exact) {
     const struct graph *graph = runnable->plan->graph;
     tally_samples(runnable, samples, tally);
     for (int i = 0; i < graph->loss_count; i++) {
@@ -292,21 +297,12 @@ enum status tally_add(const struct runnable *runnable, int slot, const struct mi
         double sum, counts[3];
         TRY(read_value(runnable, slot, loss->sum, &sum, sizeof sum));
         tally->loss[i] += sum;
+        exact_add(&exact[i], sum);
         if (loss->top_k == NO_VALUE) continue;
         TRY(read_value(runnable, slot, loss->top_k, counts, sizeof counts));
         tally->right1 += counts[0];
         tally->right5 += counts[1];
         tally->ranked += counts[2];
-    }
-    return STATUS_OK;
-}
-
-enum status tally_add_exactly(const struct runnable *runnable, int slot, struct exact_sum *loss) {
-    const struct graph *graph = runnable->plan->graph;
-    for (int i = 0; i < graph->loss_count; i++) {
-        double sum;
-        TRY(read_value(runnable, slot, graph->losses[i].sum, &sum, sizeof sum));
-        exact_add(&loss[i], sum);
     }
     return STATUS_OK;
 }
@@ -319,12 +315,26 @@ double tally_loss(const struct tally *tally, int losses) {
     return sum;
 }
 
+void tally_share(const struct exec *exec, struct step_share *out) {
+    out->tally = exec->tally;
+    for (int i = 0; i < GRAPH_MAX_LOSSES; i++) {
+        exact_split(&exec->loss[i], LOSS_PARTS, out->loss[i]);
+        out->tally.loss[i] = out->loss[i][0];
+    }
+}
+
 void tally_sum(const struct step_share *shares, int ranks, struct tally *sum) {
     struct tally total = {0};
     for (int r = 0; r < ranks; r++) {
         double *to = (double *)&total;
         const double *from = (const double *)&shares[r].tally;
         for (size_t i = 0; i < sizeof total / sizeof(double); i++) to[i] += from[i];
+    }
+    for (int i = 0; i < GRAPH_MAX_LOSSES; i++) {
+        struct exact_sum loss = {0};
+        for (int r = 0; r < ranks; r++)
+            for (int p = 0; p < LOSS_PARTS; p++) exact_add(&loss, shares[r].loss[i][p]);
+        total.loss[i] = exact_total(&loss);
     }
     *sum = total;
 }

@@ -37,16 +37,21 @@ struct tally {
     double right1, right5, ranked, samples;
 };
 
+/* Losses are summed exactly: the total does not depend on who ran which micro-batch, nor on their
+ * order. A step's go to other ranks in parts, which are a tenth of the bytes and as exact: losses
+ * of one step do not lie 2^150 apart. */
+enum { LOSS_PARTS = 4 };
+
 /* What ranks tell one another at the end of a step. */
 struct step_share {
     struct tally tally;
+    double loss[GRAPH_MAX_LOSSES][LOSS_PARTS];
     struct exec_request request;
     double busy_ms; /* of this step, waiting for others left out */
     double came_ms; /* likewise, the waiting for messages not left out */
 };
 
-/* ... and at the end of an evaluation: the losses of its batches are summed exactly, so that the
- * total does not depend on who ran which. */
+/* ... and at the end of an evaluation, whose losses come from any number of batches. */
 struct eval_share {
     struct step_share step;
     struct exact_sum loss[GRAPH_MAX_LOSSES];

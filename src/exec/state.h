@@ -106,8 +106,9 @@ struct exec {
     double lr_asked; /* NaN: the policy's */
     float seed[GRAPH_MAX_LOSSES];
     struct tally tally;
-    struct exact_sum squares, *all_squares; /* of this rank's gradients; of the group of NORM */
-    bool met;                               /* at MEET, CALL or SERVE, and waits for the others */
+    struct exact_sum loss[GRAPH_MAX_LOSSES]; /* of the tally */
+    struct exact_sum squares, *all_squares;  /* of this rank's gradients; of the group of NORM */
+    bool met;                                /* at MEET, CALL or SERVE, and waits for the others */
     struct comm_channel **channel; /* per cut of the model and direction; NULL: not an end */
     struct comm_piece *pieces;     /* room for the tensors of one message */
     struct comm_channel **calls;   /* per position: from the driver; NULL: not an end */

@@ -31,8 +31,7 @@ struct team_config {
  * different. The caller frees the answer. */
 enum status team_train(const struct team_config *config, struct team_answer *out);
 void team_answer_free(struct team_answer *answer);
-/* Local, pure. What of two answers differs, in a word or two; NULL: nothing. Losses are added by
- * rank, in another order: they agree to 12 digits. */
+/* Local, pure. What of two answers differs, in a word or two; NULL: nothing. */
 const char *team_difference(const struct team_answer *a, const struct team_answer *b);
 
 #endif

@@ -64,9 +64,7 @@ enum status job_estimate_memory(struct job *job, const struct rank_info *info) {
     struct trace_config trace =
         events_trace_config(job->plan, &job->options, job->plan->config.rank);
     estimate->trace = trace_bytes(&trace);
-    /* Of replicas that hold the same one writes. */
-    if (job->threads && !job->plan->config.sliced)
-        estimate->staging /= (size_t)job->plan->config.grid.replicas;
+    if (job->threads) estimate->staging = staging_share_bytes(job->plan);
     if (!info->library_bytes) return estimate_library(job);
     estimate->library = info->library_bytes;
     return STATUS_OK;

@@ -30,17 +30,15 @@ static size_t start_bytes(const struct plan *plan) {
     return most;
 }
 
-/* Whether all of an item is looked at where it lies, or was gathered: to be hashed, or compared
- * with another rank's copy. */
-static bool is_hashed(const struct plan *plan, int array, const struct store_item *item,
-                      bool first) {
-    bool sliced = store_is_sliced(plan->store, array);
-    return plan->store->arrays[array].kind == ARRAY_STATE ? item->copy && !sliced : first || sliced;
+/* Whether all of an item is hashed where it lies, or was gathered. */
+static bool is_hashed(const struct plan *plan, int array, bool first) {
+    return plan->store->arrays[array].kind != ARRAY_STATE &&
+           (first || store_is_sliced(plan->store, array));
 }
 
 struct copies {
     size_t kept;          /* until files are written */
-    size_t saved, hashed; /* one at a time */
+    size_t saved, hashed; /* one at a time, or compared with another rank's */
 };
 
 static void count_array(const struct plan *plan, int array, struct copies *copies) {
@@ -55,12 +53,50 @@ static void count_array(const struct plan *plan, int array, struct copies *copie
         if (kept) copies->kept += bytes;
         if (kept || store_writes(plan->store, array, item, first))
             copies->saved = larger(copies->saved, kept ? copy - bytes : copy);
-        if (is_hashed(plan, array, item, first)) copies->hashed = larger(copies->hashed, copy);
+        if (is_hashed(plan, array, first)) copies->hashed = larger(copies->hashed, copy);
     }
 }
 
+/* Of an array: a tensor of the bucket at a time where it is whole, else the part of the bucket that
+ * a slice has. */
+static size_t compared_of(const struct plan *plan, int array, const struct bucket *bucket) {
+    const struct store_layout *layout = plan->store;
+    const struct array_layout *of = &layout->arrays[array];
+    size_t most = 0;
+    if (!store_is_sliced(layout, array)) {
+        for (int p = bucket->first; p < bucket->first + bucket->count; p++)
+            most = larger(most, copy_bytes(plan, &layout->params[layout->order[p]]));
+        return most;
+    }
+    for (int i = 0; i < of->slice_count; i++) {
+        int64_t begin = of->slices[i].begin, end = begin + of->slices[i].count;
+        if (begin < bucket->begin) begin = bucket->begin;
+        if (end > bucket->begin + bucket->elements) end = bucket->begin + bucket->elements;
+        if (begin < end) most = larger(most, (size_t)(end - begin) * dtype_bytes(of->dtype));
+    }
+    return most;
+}
+
+/* Both ranks that have a parameter compare theirs before a save, those of every replica. */
+static size_t compared_bytes(const struct plan *plan) {
+    size_t most = 0;
+    for (int c = 0; c < plan->chunk_count; c++) {
+        const struct bucket_list *buckets = &plan->chunk[c].buckets;
+        for (int b = 0; b < buckets->count; b++) {
+            const struct program_tie *tie = program_tie_at(plan->program, plan->chunk[c].stage, b);
+            if (!tie || !tie_is_apart(tie)) continue;
+            for (int a = 0; a < plan->store->array_count; a++) {
+                enum array_kind kind = plan->store->arrays[a].kind;
+                if (kind == ARRAY_PARAM || kind == ARRAY_STATE)
+                    most = larger(most, compared_of(plan, a, &buckets->items[b]));
+            }
+        }
+    }
+    return most;
+}
+
 static size_t end_bytes(const struct plan *plan) {
-    struct copies copies = {0};
+    struct copies copies = {.hashed = compared_bytes(plan)};
     for (int a = 0; a < plan->store->array_count; a++) {
         enum array_kind kind = plan->store->arrays[a].kind;
         if (kind == ARRAY_PARAM || kind == ARRAY_STATE || kind == ARRAY_BUFFER)
@@ -93,4 +129,11 @@ size_t staging_bytes(const struct plan *plan) {
     bool loads = plan->config.forward || plan->config.weights;
     size_t load = loads ? load_bytes(plan) : 0, end = plan->config.forward ? 0 : end_bytes(plan);
     return larger(larger(load, end), start > later ? start - later : 0);
+}
+
+size_t staging_share_bytes(const struct plan *plan) {
+    const struct run_config *config = &plan->config;
+    if (config->sliced || plan->chunk_count == 0) return plan->memory.staging;
+    return larger(plan->memory.staging / (size_t)config->grid.replicas,
+                  config->forward ? 0 : compared_bytes(plan));
 }

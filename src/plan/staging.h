@@ -13,4 +13,8 @@ enum { RUN_DATA_BYTES = 500 << 10, RUN_CODE_BYTES = 380 << 10 };
  * before activations, scratch and loader have memory and the first step has run. */
 size_t staging_bytes(const struct plan *plan);
 
+/* Local. A rank's share of it where replicas are threads of one process, of a plan with its
+ * estimate: of those that hold the same one writes, but all compare. */
+size_t staging_share_bytes(const struct plan *plan);
+
 #endif

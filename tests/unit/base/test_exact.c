@@ -87,3 +87,39 @@ Test(base_exact, what_is_not_finite_stays_so) {
     exact_add(&sum, NAN);
     cr_expect(isnan(exact_total(&sum)));
 }
+
+/* Of two signs, all bits in use, over 100 binary places. */
+static double loss_of(int i) {
+    double fraction = (double)(rng_key(9, (uint64_t)i) >> 12) * 0x1p-52;
+    return ldexp(i % 3 ? 1 + fraction : -1 - fraction, i * 9);
+}
+
+Test(base_exact, parts_are_the_whole_sum) {
+    enum { PARTS = 4, FEW = 12 };
+    for (int ranks = 1; ranks <= FEW; ranks++) {
+        struct exact_sum all = {0};
+        for (int r = 0; r < ranks; r++) {
+            struct exact_sum own = {0};
+            double parts[PARTS];
+            for (int i = r; i < FEW; i += ranks) exact_add(&own, loss_of(i));
+            exact_split(&own, PARTS, parts);
+            cr_expect_eq(parts[0], exact_total(&own));
+            for (int p = 0; p < PARTS; p++) exact_add(&all, parts[p]);
+        }
+        for (int i = 0; i < FEW; i++) exact_add(&all, -loss_of(i));
+        cr_expect_eq(exact_total(&all), 0, "%d ranks: nothing is left", ranks);
+    }
+}
+
+Test(base_exact, parts_of_what_is_not_finite) {
+    static const double bad[] = {INFINITY, -INFINITY, NAN};
+    for (int i = 0; i < 3; i++) {
+        struct exact_sum sum = {0};
+        double parts[3];
+        exact_add(&sum, 2.5);
+        exact_add(&sum, bad[i]);
+        exact_split(&sum, 3, parts);
+        cr_expect(isnan(bad[i]) ? isnan(parts[0]) : parts[0] == bad[i]);
+        cr_expect(parts[1] == 0 && parts[2] == 0);
+    }
+}

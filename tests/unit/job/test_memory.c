@@ -306,3 +306,32 @@ Test(job_memory, a_stage_copies_its_own_tensors) {
     cr_expect_eq(copies[1], (size_t)512 * 512 * 9 * sizeof(float));
     cr_expect_lt(copies[0], copies[1] / 8);
 }
+
+/* The word embedding is the output layer's weight, too: two stages of every replica have it, and
+ * compare theirs before a save. With ZeRO they compare slices, or (of stage 1) whole parameters. */
+Test(job_memory, shared_tensors_are_copied_on_every_rank_that_has_them) {
+    const size_t words = (size_t)2000 * 128 * sizeof(float);
+    static const struct {
+        const char *more;
+        int parts; /* of the tensor that a rank beside the first replica copies: 1 / parts */
+    } rows[] = {{"", 1}, {" --zero-stage 1", 1}, {" --zero-stage 3", 2}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        for (int rank = 0; rank < 6; rank++) {
+            struct rank_info info = {.rank = rank, .ranks = 6, .local_ranks = 6, .to_start = true};
+            char line[512];
+            snprintf(line, sizeof line,
+                     "--model gpt2-nano --device ref --threads 1 --batch 12 -n 6 --strategy 1f1b "
+                     "--stages 3 --replicas 2 --micro-batches 6 --data "
+                     "synthetic:kind=text,seq=8,vocab=2000,count=24,test_count=4%s",
+                     rows[i].more);
+            kit_options(line, &options);
+            cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
+            size_t have = job.plan->memory.staging, want = words / (size_t)rows[i].parts;
+            bool shares = rank % 3 != 1;
+            if (shares) cr_expect_geq(have, want, "rank %d%s: %zu", rank, rows[i].more, have);
+            if (i == 0 && shares) cr_expect_eq(have, words, "rank %d: %zu", rank, have);
+            if (i == 0 && !shares) cr_expect_lt(have, words / 2, "rank %d: %zu", rank, have);
+            close_eight();
+        }
+    }
+}
