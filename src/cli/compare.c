@@ -14,8 +14,8 @@
 
 #include <jansson.h>
 
-#include "base/mem.h"
 #include "base/json.h"
+#include "base/mem.h"
 #include "base/shown.h"
 #include "base/text.h"
 #include "cli/cli.h"

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/shown.h"
 #include "base/text.h"
