@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -170,6 +171,16 @@ enum status file_write_text(const char *path, const char *text) {
     if (status == STATUS_OK) return file_commit(&writer);
     file_abandon(&writer);
     return status;
+}
+
+bool file_is_locked(const char *path) {
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK), got;
+    if (fd < 0) return false;
+    do got = flock(fd, LOCK_SH | LOCK_NB);
+    while (got != 0 && errno == EINTR);
+    bool locked = got != 0 && errno == EWOULDBLOCK;
+    close(fd);
+    return locked;
 }
 
 bool file_is_at(int fd, const char *path) {

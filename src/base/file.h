@@ -53,6 +53,9 @@ void file_abandon(struct file_writer *writer);
 /* Local, blocking. Writes a small text atomically. */
 enum status file_write_text(const char *path, const char *text);
 
+/* Local, not blocking. Whether a process holds a lock of the kernel (flock) on the file of that
+ * name, for writing. */
+bool file_is_locked(const char *path);
 /* Local. Whether the open file is still the one of that name: others may have removed or replaced
  * it. */
 bool file_is_at(int fd, const char *path);

@@ -3,7 +3,8 @@
  *
  * An error is at most three lines: what is wrong with which file, field or value; then a hint.
  * Lines of a message are separated by '\n' in the format; no trailing newline is needed. Messages
- * are lower case and carry the values themselves. */
+ * are lower case and carry the values themselves. What %s brings from outside shows its control
+ * characters; a text of our own with lines of its own is %-s (base/shown.h). */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 

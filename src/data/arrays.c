@@ -119,9 +119,10 @@ static enum status check_finite(const struct array *x) {
     for (size_t i = 0; i < count; i++)
         if (!isfinite(value[i]))
             return fail(STATUS_DATA,
-                        "%s: sample %zu: value %zu is %g\n"
+                        "%s: sample %zu: value %zu is %g%s\n"
                         "  only finite numbers can be trained on",
-                        x->label, i / width, i % width, (double)value[i]);
+                        x->label, i / width, i % width, (double)value[i],
+                        isinf(value[i]) ? ", or beyond the range of f32" : "");
     return STATUS_OK;
 }
 
@@ -184,6 +185,17 @@ static enum status set_shapes(const char *kind, struct array array[ARRAY_ROLES],
     return STATUS_OK;
 }
 
+enum { SAMPLE_TEXT_BYTES = 96 };
+
+static const char *sample_text(const struct shape *sample, char text[SAMPLE_TEXT_BYTES]) {
+    if (sample->rank == 3)
+        snprintf(text, SAMPLE_TEXT_BYTES, "images of reals of %lldx%lld", (long long)sample->dim[1],
+                 (long long)sample->dim[2]);
+    else
+        snprintf(text, SAMPLE_TEXT_BYTES, "rows of %lld numbers", (long long)sample->dim[0]);
+    return text;
+}
+
 /* What --image-size and --augment ask for acts on pixels alone. */
 static enum status set_augment(const char *kind, const struct array *x,
                                const struct dataset_config *config, struct arrays *state) {
@@ -193,6 +205,12 @@ static enum status set_augment(const char *kind, const struct array *x,
     bool resized = size != 0 && !(image && sample->dim[1] == size && sample->dim[2] == size),
          drawn = config->augment != AUGMENT_STANDARD && config->augment != AUGMENT_NONE;
     if (size != 0) TRY(image_size_check(kind, size));
+    if (resized && config->size_of_model && x->dtype != DTYPE_U8)
+        return fail(STATUS_USAGE,
+                    "%s holds %s, the model was trained on images of %lldx%lld\n"
+                    "  only images of 8 bits are resized; save others in that size",
+                    x->label, sample_text(sample, (char[SAMPLE_TEXT_BYTES]){0}), (long long)size,
+                    (long long)size);
     if ((resized || drawn) && x->dtype != DTYPE_U8)
         return fail(STATUS_USAGE, "--%s: %s holds %s, only images of 8 bits are %s",
                     resized ? "image-size" : "augment", x->label,

@@ -33,6 +33,7 @@ struct field {
 
 struct dataset_config {
     int64_t image_size;          /* images are resized to this side; 0: the data's own */
+    bool size_of_model;          /* nobody asked for it: a trained model has it */
     int64_t seq;                 /* tokens a row; 0: the data's own */
     enum augment_policy augment; /* of training images; AUGMENT_STANDARD (0): the data's own */
     bool skip_damaged; /* samples whose files are damaged are left out; else they are an error */

@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/option.h"
 
 enum { FORMAT = 1, MAX_MANIFEST_BYTES = 64 << 20 };
 
@@ -214,10 +215,24 @@ static const char *fact_value(const struct manifest *manifest, const char *key) 
     return NULL;
 }
 
+enum { FACT_SHOWN_BYTES = 64 };
+
+/* A fact of an option that was left open is an empty text, or a number that none can have. */
+static const char *fact_shown(const char *key, const char *value, char text[FACT_SHOWN_BYTES]) {
+    enum option_id id;
+    bool open = !*value || strcmp(value, "-1") == 0;
+    if (!open || !option_find(key, &id)) return *value ? value : "(nothing)";
+    const char *initial = option_rows[id].initial; /* such as (the model's) */
+    if (*initial != '(') return "not given";
+    snprintf(text, FACT_SHOWN_BYTES, "%.*s", (int)strcspn(initial + 1, ")"), initial + 1);
+    return text;
+}
+
 enum status manifest_compare(const struct manifest *manifest, const struct checkpoint_fact *facts,
                              int fact_count, const char *where) {
     for (int i = 0; i < fact_count; i++) {
         const char *then = fact_value(manifest, facts[i].key), *now = facts[i].value;
+        char before[FACT_SHOWN_BYTES], after[FACT_SHOWN_BYTES];
         if (!then && facts[i].kind != FACT_FIXED) continue; /* older than this fact */
         if (!then) then = "(nothing)";
         if (strcmp(then, now) == 0) continue;
@@ -225,9 +240,10 @@ enum status manifest_compare(const struct manifest *manifest, const struct check
             return fail(STATUS_USAGE,
                         "%s: %s was %s, this run has %s\n  resume with the same, or start anew in "
                         "another --out",
-                        where, facts[i].key, then, now);
-        log_warning("%s was %s when the checkpoint was made, it is %s now%s", facts[i].key, then,
-                    now,
+                        where, facts[i].key, fact_shown(facts[i].key, then, before),
+                        fact_shown(facts[i].key, now, after));
+        log_warning("%s was %s when the checkpoint was made, it is %s now%s", facts[i].key,
+                    fact_shown(facts[i].key, then, before), fact_shown(facts[i].key, now, after),
                     facts[i].kind == FACT_RAN_ON ? ": bits may differ from an unbroken run" : "");
     }
     return STATUS_OK;

@@ -181,6 +181,8 @@ enum status train_all(struct exec *exec, const struct train_config *config,
     bool best, finished = state->step >= run.total;
     enum status status = finished && config->eval_at_end ? evaluate(&run, &best) : STATUS_OK;
     if (status == STATUS_OK && !finished) status = steps(&run);
+    run.result.begun = true;
+    run.result.saved = run.state.saved_step >= 0;
     *out = run.result;
     if (status == STATUS_OK && run.result.cause != STOP_END) return STATUS_STOPPED;
     return status;

@@ -29,6 +29,7 @@ struct train_config {
 struct train_result {
     int64_t first_step, steps; /* where this run began; steps done in all */
     bool evaluated;
+    bool begun, saved;       /* saved: there is a checkpoint that this run wrote or resumed from */
     struct eval_result eval; /* the last one */
     enum stop_cause { STOP_END, STOP_SIGNAL, STOP_TIME } cause;
     int signal; /* of STOP_SIGNAL */

@@ -247,20 +247,43 @@ static char *model_in(const char *folder) {
     return NULL;
 }
 
+static bool has_model(const char *folder) {
+    char *model = model_in(folder);
+    free(model);
+    return model;
+}
+
+/* A run holds the lock of its folder while it trains. */
+static bool is_under_way(const char *folder) {
+    char *lock = folder_path(folder, ".stretto-lock");
+    bool locked = file_is_locked(lock);
+    free(lock);
+    return locked;
+}
+
+static enum status no_model_yet(const char *folder, bool has_best) {
+    char *hint = has_best ? shown_text("its best checkpoint so far is %s/checkpoints/best", folder)
+                          : mem_text("it writes one at its end; --save-every N saves on the way");
+    enum status status = fail(
+        STATUS_DATA, "%s: no model.safetensors in this folder yet: the run is under way\n  %-s",
+        folder, hint);
+    free(hint);
+    return status;
+}
+
 /* Why a folder has no model: one of a run that did not end has checkpoints. */
 static enum status no_model(const char *folder) {
-    char *best = mem_format("%s/checkpoints/best", folder), *saved = model_in(best);
+    char *best = folder_path(folder, "checkpoints/best"),
+         *config = folder_path(folder, "config.yml");
+    bool has_best = has_model(best), is_run = file_exists(config);
     free(best);
-    bool has_saved = saved;
-    free(saved);
-    if (has_saved)
+    free(config);
+    if (is_under_way(folder)) return no_model_yet(folder, has_best);
+    if (has_best)
         return fail(STATUS_DATA,
                     "%s: no model.safetensors in this folder: the run did not reach its end\n"
                     "  its best checkpoint is %s/checkpoints/best",
                     folder, folder);
-    char *config = mem_format("%s/config.yml", folder);
-    bool is_run = file_exists(config);
-    free(config);
     return fail(STATUS_DATA, "%s: no model.safetensors in this folder%-s%s%s", folder,
                 is_run ? ": the run ended before it saved one\n  how it ended is in " : "",
                 is_run ? folder : "",

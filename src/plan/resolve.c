@@ -47,6 +47,8 @@ enum status resolve_data(const struct options *options, const struct model *mode
                          struct dataset **out) {
     struct dataset_config config = {
         .image_size = option_is_set(options, OPTION_image_size) ? options->image_size : 0,
+        .size_of_model = options->command & (COMMAND_EVAL | COMMAND_PREDICT) &&
+                         options->source[OPTION_image_size] == OPTION_FROM_FILE,
         .seq = option_is_set(options, OPTION_seq) ? options->seq : 0,
         .augment = (enum augment_policy)augment_find(options->augment),
         .skip_damaged = strcmp(options->damaged, "skip") == 0,

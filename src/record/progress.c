@@ -80,7 +80,7 @@ static void step_parts(const struct progress *progress, const struct metrics_row
     if (isfinite(row->samples_per_s))
         snprintf(parts[3], PART_BYTES, "%s samples/s", text_rate(row->samples_per_s, rate));
     if (isfinite(progress->acc1))
-        snprintf(parts[4], PART_BYTES, "acc1 %.2f%%", progress->acc1 * 100);
+        snprintf(parts[4], PART_BYTES, "last eval acc1 %.2f%%", progress->acc1 * 100);
     snprintf(parts[5], PART_BYTES, "epoch %lld", (long long)row->epoch);
 }
 

@@ -393,13 +393,21 @@ static void say_cause(struct rank *rank, enum status status) {
         control_row_blame(row_of(rank), blamed == COMM_ANOTHER ? CONTROL_ANOTHER : blamed);
 }
 
+/* Before training begins, one that resumes may have found a checkpoint. */
+static const char *what_helps(const struct rank *rank) {
+    if (rank->session.use) return "";
+    const struct train_result *result = &rank->session.result;
+    if (result->saved || (!result->begun && rank->options->resume))
+        return "\n  --resume continues from the newest checkpoint";
+    return "\n  it has no checkpoint to resume from: --save-every N saves on the way";
+}
+
 static void say_lost(struct rank *rank, enum status status) {
     char why[256];
     if (status != STATUS_PEER || !rank->control || control_lost(rank->control) == CONTROL_NOBODY)
         return;
     fail(STATUS_PEER, "rank %d ends: %-s%-s", rank->identity->rank,
-         control_lost_text(rank->control, why, sizeof why),
-         rank->session.use ? "" : "\n  --resume continues from the newest checkpoint");
+         control_lost_text(rank->control, why, sizeof why), what_helps(rank));
 }
 
 /* What fails on this rank alone must not leave the others waiting. A failure that all came to

@@ -6,6 +6,7 @@
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -217,11 +218,18 @@ static enum status check_length(const char *label, const struct npy_array *array
         empty |= dim == 0;
         fits &= !__builtin_mul_overflow(bytes, dim ? dim : 1, &bytes) && bytes <= INT64_MAX / 8;
     }
-    if (fits && left == (empty ? 0 : bytes)) return STATUS_OK;
+    if (empty) bytes = 0;
+    if (fits && left == bytes) return STATUS_OK;
+    char shape[SHAPE_TEXT_BYTES];
+    shape_text(&array->shape, shape);
+    if (!fits)
+        return fail(STATUS_DATA, "%s: shape %s of %s: more bytes than can be counted", label, shape,
+                    array->type);
     return fail(STATUS_DATA,
-                "%s: shape %s of %s, but %" PRIu64 " bytes follow the header\n"
-                "  is it truncated?",
-                label, shape_text(&array->shape, (char[SHAPE_TEXT_BYTES]){0}), array->type, left);
+                "%s: shape %s of %s is %" PRIu64 " bytes, but %" PRIu64
+                " bytes follow the header\n  %s",
+                label, shape, array->type, bytes, left,
+                left < bytes ? "is it truncated?" : "something was appended");
 }
 
 /* Leaves the stream at the first value. */
@@ -313,10 +321,30 @@ struct conversion {
     unsigned char *raw, *converted; /* one chunk each */
 };
 
+/* An infinite number of the file stays one; a finite one must not become infinite. */
+static enum status check_range(const struct conversion *to, size_t first, size_t count,
+                               const float *out) {
+    double value;
+    if (to->array.type[0] != 'f' || to->array.element_bytes != sizeof value) return STATUS_OK;
+    for (size_t i = 0; i < count; i++) {
+        if (!isinf(out[i])) continue;
+        memcpy(&value, to->raw + i * sizeof value, sizeof value);
+        if (isfinite(value))
+            return fail(STATUS_DATA,
+                        "%s: element %zu is %g, beyond the range of f32 (3.4e38)\n"
+                        "  values are read as f32: scale them before",
+                        to->label, first + i, value);
+    }
+    return STATUS_OK;
+}
+
 static enum status convert(const struct conversion *to, size_t first, size_t count,
                            unsigned char *out) {
     if (to->array.big_endian) swap_bytes(to->raw, count, to->array.element_bytes);
-    if (to->dtype == DTYPE_F32) to_f32(&to->array, to->raw, count, (float *)out);
+    if (to->dtype == DTYPE_F32) {
+        to_f32(&to->array, to->raw, count, (float *)out);
+        TRY(check_range(to, first, count, (const float *)out));
+    }
     if (to->dtype == DTYPE_U8) memcpy(out, to->raw, count);
     if (to->dtype != DTYPE_I64) return STATUS_OK;
     size_t done = to_i64(&to->array, to->raw, count, (int64_t *)out);

@@ -240,6 +240,23 @@ static bool is_pickle(uint64_t first) {
     return (first & 0xFFFFFFFF) == 0x04034B50 || (first & 0xFFFF) == 0x0280;
 }
 
+/* What stands where the length should be: of another kind of file its first bytes say more than a
+ * number. */
+static enum status fail_length(const struct safetensors *file, uint64_t length) {
+    char begin[sizeof length + 1] = "", quoted[TEXT_QUOTED_BYTES];
+    memcpy(begin, &length, sizeof length);
+    if (text_is_clean(begin) && strlen(begin) == sizeof length)
+        return fail(STATUS_DATA,
+                    "%s: not a safetensors file: it begins with the text %s\n"
+                    "  weights are a .safetensors file, or the folder of a run or a checkpoint",
+                    file->from.path, text_quoted(begin, quoted));
+    return fail(STATUS_DATA,
+                "%s: not a safetensors file: its first 8 bytes would be a header of %" PRIu64
+                " bytes, %d is the most\n"
+                "  weights are a .safetensors file, or the folder of a run or a checkpoint",
+                file->from.path, length, SAFETENSORS_HEADER_LIMIT);
+}
+
 /* Reads the length field, then the header. `file` has path, source and total set. */
 static enum status load(struct safetensors *file) {
     uint64_t length = 0;
@@ -258,11 +275,7 @@ static enum status load(struct safetensors *file) {
                     "s.save_file({k: v.clone() for k, v in c.items()}, \"model.safetensors\")'\n"
                     "  writes one that is",
                     file->from.path, file->from.path);
-    if (!is_length)
-        return fail(STATUS_DATA,
-                    "%s: byte 0: header length %" PRIu64 " is above the limit of %d\n"
-                    "  this is not a safetensors file",
-                    file->from.path, length, SAFETENSORS_HEADER_LIMIT);
+    if (!is_length) return fail_length(file, length);
     file->data = sizeof length + length;
     if (file->data > file->from.total)
         return fail(STATUS_DATA,

@@ -370,7 +370,7 @@ static void expect_refused(const struct kind *kind, const char *keys, enum statu
 }
 
 Test(data_arrays, what_is_wrong_is_named) {
-    const double bad[2][3] = {{0, 1, 2}, {3, NAN, 5}};
+    const double bad[2][3] = {{0, 1, 2}, {3, NAN, 5}}, wide[2][3] = {{0, 1, 2}, {3, 1e300, 5}};
     const int64_t negative[4] = {0, 1, -1, 0}, large[4] = {0, 1, 1 << 20, 0}, above[2] = {0, 3};
     const struct {
         struct values values; /* replaces one of the good arrays */
@@ -383,6 +383,7 @@ Test(data_arrays, what_is_wrong_is_named) {
         {{"y_train", DTYPE_I64, SHAPE(4), large}, "label 1048576 of sample 2"},
         {{"y_test", DTYPE_I64, SHAPE(2), above}, "label 3 of sample 1, expected 0 to 2"},
         {{"x_test", DTYPE_F64, SHAPE(2, 3), bad}, "sample 1: value 1 is nan"},
+        {{"x_test", DTYPE_F64, SHAPE(2, 3), wide}, "beyond the range of f32"},
         {{"x_test", DTYPE_F64, SHAPE(3, 2), rows}, "3 samples but"},
         {{"x_test", DTYPE_F64, SHAPE(2, 2), rows}, "must be alike"},
     };

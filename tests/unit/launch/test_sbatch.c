@@ -108,7 +108,7 @@ Test(launch_sbatch, quotes) {
                  {"a b", "'a b'"},
                  {"it's", "'it'\\''s'"},
                  {"$(touch x)", "'$(touch x)'"},
-                 {"a\nb", "'a\nb'"}};
+                 {"a\nb", "$'a\\x0ab'"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char *quoted = sbatch_quote(cases[i].word);
         cr_expect_str_eq(quoted, cases[i].quoted);

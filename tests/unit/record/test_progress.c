@@ -65,13 +65,14 @@ Test(record_progress, plain_lines) {
     progress_eval(progress, &eval);
     run_steps(progress, 21, 40, 1000000000);
     close_progress(&progress);
-    cr_assert_str_eq(text,
-                     "step 1/40  loss 1.5000  left 39 s  1,234 samples/s  epoch 1\n"
-                     "step 15/40  loss 1.5000  left 25 s  1,234 samples/s  epoch 2\n"
-                     "step 20/40  loss 1.5000  left 20 s  1,234 samples/s  epoch 2\n"
-                     "epoch 2  step 20  eval loss 0.2500  acc1 97.22%  acc5 100.00%\n"
-                     "step 30/40  loss 1.5000  left 10 s  1,234 samples/s  acc1 97.22%  epoch 3\n"
-                     "step 40/40  loss 1.5000  left 0 s  1,234 samples/s  acc1 97.22%  epoch 4\n");
+    cr_assert_str_eq(
+        text,
+        "step 1/40  loss 1.5000  left 39 s  1,234 samples/s  epoch 1\n"
+        "step 15/40  loss 1.5000  left 25 s  1,234 samples/s  epoch 2\n"
+        "step 20/40  loss 1.5000  left 20 s  1,234 samples/s  epoch 2\n"
+        "epoch 2  step 20  eval loss 0.2500  acc1 97.22%  acc5 100.00%\n"
+        "step 30/40  loss 1.5000  left 10 s  1,234 samples/s  last eval acc1 97.22%  epoch 3\n"
+        "step 40/40  loss 1.5000  left 0 s  1,234 samples/s  last eval acc1 97.22%  epoch 4\n");
 }
 
 /* The bar stays where it is while steps are counted up. */
