@@ -1,5 +1,6 @@
 /* The text form, read back. Every number is bounded before it sizes or indexes anything; anything
  * unexpected is refused with the line it stands on. */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,6 +38,12 @@ static bool read_number(const char *text, int low, int high, int *out) {
     if (*end || value < low || value > high) return false;
     *out = (int)value;
     return true;
+}
+
+static enum status bad_number(const struct parser *parser, const char *what, int number) {
+    char found[16];
+    snprintf(found, sizeof found, "%d", number);
+    return bad(parser, what, found);
 }
 
 /* --- the header: keys with numbers, those with a usual value may be left out --- */
@@ -143,9 +150,9 @@ static enum status parse_header(struct parser *parser) {
     if (grid.replicas % grid.replicas_each != 0 || ranks != value[KEY_RANKS])
         return bad_ranks(parser, &grid, ranks, value[KEY_RANKS]);
     if ((int64_t)grid.replicas * value[KEY_MICRO_BATCHES] > PROGRAM_MAX_MICROS)
-        return bad(parser, "fewer micro-batches", parser->word[7]);
+        return bad_number(parser, "fewer micro-batches", value[KEY_MICRO_BATCHES]);
     if ((int64_t)grid.stages * grid.chunks > PROGRAM_MAX_SMALL)
-        return bad(parser, "fewer stages and chunks", parser->word[3]);
+        return bad_number(parser, "fewer stages and chunks", grid.stages);
     parser->program = program_new(&grid, value[KEY_MICRO_BATCHES], (enum sum_order)words.sum);
     parser->program->credits = value[KEY_CREDITS];
     parser->program->sliced = (unsigned)words.sliced;
@@ -213,6 +220,22 @@ static enum status read_list(struct parser *parser, int at, int low, int high, i
     return found == chunks ? STATUS_OK : bad(parser, what, text);
 }
 
+/* A stage has at most a place for each bucket, beside the kept one's. */
+static enum status check_places(struct parser *parser, const char *name, size_t field) {
+    const struct rank_program *rank = being_read(parser);
+    char what[96];
+    for (int c = 0; c < rank->chunks; c++) {
+        const struct chunk_sizes *sizes = &rank->chunk[c];
+        int places = *(const int *)((const char *)sizes + field),
+            most = sizes->buckets - sizes->kept;
+        if (places <= most) continue;
+        snprintf(what, sizeof what, "%s from 1 to %d, a place for each bucket%s", name, most,
+                 sizes->kept ? " but the kept one" : "");
+        return bad_number(parser, what, places);
+    }
+    return STATUS_OK;
+}
+
 /* "rank" N "slots" A,A.. "grads" G "buckets" B,B.., with sliced gradients "windows" W,W.., with
  * sliced parameters "gathered" W,W.. */
 static enum status parse_sizes(struct parser *parser) {
@@ -243,10 +266,8 @@ static enum status parse_sizes(struct parser *parser) {
                         : read_size(parser, at, 0, PROGRAM_MAX_SMALL, &rank->grads));
         at += 2;
     }
-    for (int c = 0; c < rank->chunks; c++)
-        if (rank->chunk[c].windows + rank->chunk[c].kept > rank->chunk[c].buckets ||
-            rank->chunk[c].gathered + rank->chunk[c].kept > rank->chunk[c].buckets)
-            return bad(parser, "no more windows and gathered than buckets", parser->word[1]);
+    TRY(check_places(parser, "windows", offsetof(struct chunk_sizes, windows)));
+    TRY(check_places(parser, "gathered", offsetof(struct chunk_sizes, gathered)));
     return parser->words == at ? STATUS_OK
                                : bad(parser, "the end of the line", word_at(parser, at));
 }

@@ -97,6 +97,26 @@ static enum status check_size(const struct schedule_config *config) {
                 PROGRAM_MAX_MICROS);
 }
 
+/* Sums inside a rank come before those between ranks, by a tree: an order that wants it otherwise
+ * is refused. */
+static enum status check_sum(const struct schedule_config *config) {
+    int micros = config->micro_batches, low = 1;
+    if (group_count(&config->grid, GROUP_PIPELINE) == 1) return STATUS_OK;
+    if (config->sum == SUM_REPLICAS_FIRST && micros > 1)
+        return fail(STATUS_USAGE,
+                    "--sum replicas-first: %d replicas on ranks of their own need --micro-batches "
+                    "1, not %d\n"
+                    "  --sum replica, or --zero-stage 2 --zero-accumulate scatter, which adds in "
+                    "this order",
+                    config->grid.replicas, micros);
+    if (config->sum != SUM_TREE || (micros & (micros - 1)) == 0) return STATUS_OK;
+    while (2 * low < micros) low *= 2;
+    return fail(STATUS_USAGE,
+                "--sum tree: %d replicas on ranks of their own need a power of two of "
+                "--micro-batches, not %d\n  --micro-batches %d or %d, or --sum replica",
+                config->grid.replicas, micros, low, 2 * low);
+}
+
 /* Operands are small: a slot's number has 15 bits. */
 static enum status check_slots(const struct program *program) {
     for (int k = 0; k < program->kind_count; k++)
@@ -180,6 +200,7 @@ enum status schedule_build(const char *name, const struct schedule_config *confi
     if (!schedule && !pipeline && !given)
         return fail(STATUS_USAGE, "no schedule is called %s", name);
     TRY(check_size(config));
+    TRY(check_sum(config));
     if (given) return build(&of_orders, config, out);
     if (schedule) return build(schedule, config, out);
     return build_pipeline(pipeline, config, out);

@@ -56,6 +56,15 @@ int verify_chunk(const struct walk *walk) {
     return grid_chunk(&walk->program->grid, walk->instr->stage);
 }
 
+const char *verify_bucket_name(const struct walk *walk, int index, char text[VERIFY_BUCKET_BYTES]) {
+    const struct chunk_sizes *sizes = walk->own->chunk;
+    int chunk = 0;
+    while (index >= sizes[chunk].buckets) index -= sizes[chunk++].buckets;
+    snprintf(text, VERIFY_BUCKET_BYTES, "bucket %d of stage %d", index,
+             grid_stage(&walk->program->grid, walk->cell.position, chunk));
+    return text;
+}
+
 bool verify_first_stage(const struct walk *walk) {
     return walk->instr->stage == 0;
 }

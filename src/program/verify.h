@@ -17,6 +17,10 @@ struct place verify_own(const struct walk *walk, const struct instr *instr);
 bool verify_present(const struct walk *walk, int micro);
 /* Local. Of the walk's instruction: its chunk; its stage is the model's first, last. */
 int verify_chunk(const struct walk *walk);
+/* Local. "bucket 3 of stage 1", as instructions name it: of the bucket with a number among those of
+ * all stages of the rank. Returns `text`. */
+enum { VERIFY_BUCKET_BYTES = 64 };
+const char *verify_bucket_name(const struct walk *walk, int index, char text[VERIFY_BUCKET_BYTES]);
 bool verify_first_stage(const struct walk *walk);
 bool verify_last_stage(const struct walk *walk);
 /* Local. Does the rank hold the model's last stage? */

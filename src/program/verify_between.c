@@ -126,9 +126,11 @@ static enum status report(struct walk *walk) {
 /* Tensors that slices cut are put together before they are written. */
 static enum status need_collected(const struct walk *walk) {
     int count = sizes_bucket(walk->own->chunk, walk->own->chunks, 0);
+    char name[VERIFY_BUCKET_BYTES];
     for (int b = 0; walk->program->sliced && b < count; b++)
         if (!walk->params[b].collected)
-            return verify_broken(walk, RULE_SAVING, nobody, "no COLLECT of bucket %d before it", b);
+            return verify_broken(walk, RULE_SAVING, nobody, "no COLLECT of %s before it",
+                                 verify_bucket_name(walk, b, name));
     return STATUS_OK;
 }
 

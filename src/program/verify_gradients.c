@@ -306,15 +306,18 @@ static enum status not_once(const struct walk *walk, const struct bucket *bucket
 
 /* Each micro-batch of the rank exactly once; other ranks answer for theirs at their own STEP. */
 static enum status check_whole(struct walk *walk, struct bucket *bucket, int index) {
+    char name[VERIFY_BUCKET_BYTES];
     if (!is_whole(bucket))
         return verify_broken(walk, RULE_TIED, verify_own(walk, bucket->last),
                              "gradient buffer %d is not whole (no TIE)", walk->instr->grad);
     if (lacks_join(walk, bucket, index))
         return verify_broken(walk, RULE_JOINED, verify_own(walk, bucket->last),
-                             "bucket %d was not joined with the rank that shares it", index);
+                             "%s was not joined with the rank that shares it",
+                             verify_bucket_name(walk, index, name));
     if (group_size(&walk->program->grid, GROUP_REPLICAS, 0) > 1 && !bucket->reduced)
         return verify_broken(walk, RULE_REDUCED, verify_own(walk, bucket->last),
-                             "bucket %d was not reduced over the replicas", index);
+                             "%s was not reduced over the replicas",
+                             verify_bucket_name(walk, index, name));
     return bucket->content == walk->present_content ? STATUS_OK : not_once(walk, bucket);
 }
 

@@ -51,9 +51,11 @@ static enum status free_place(struct walk *walk, struct param_bucket *params) {
 
 /* What others update is old from then on, in slices or whole. */
 static enum status step(struct walk *walk, struct param_bucket *params, int index) {
+    char name[VERIFY_BUCKET_BYTES];
     if (are_sliced(walk) && params->whole)
         return verify_broken(walk, RULE_GATHERED, verify_own(walk, params->last),
-                             "bucket %d is gathered, and would be old (no FREE)", index);
+                             "%s is gathered, and would be old (no FREE)",
+                             verify_bucket_name(walk, index, name));
     params->whole = false;
     params->last = walk->instr;
     return STATUS_OK;
@@ -67,8 +69,10 @@ static enum status visit(struct walk *walk, struct param_bucket *params, int ind
     default: break;
     }
     if (params->whole) return STATUS_OK;
+    char name[VERIFY_BUCKET_BYTES];
     return verify_broken(walk, RULE_GATHERED, verify_own(walk, params->last),
-                         "the parameters of bucket %d that it reads were not gathered", index);
+                         "the parameters of %s that it reads were not gathered",
+                         verify_bucket_name(walk, index, name));
 }
 
 enum status verify_params(struct walk *walk) {
@@ -80,7 +84,7 @@ enum status verify_params(struct walk *walk) {
     if (!walk->program->sliced || !strchr(instr_row(instr)->reads, 'p')) return STATUS_OK;
     struct resource_access access = program_access(walk->program, walk->own->chunk, instr, 'p');
     for (int b = 0; b < access.bucket_count; b++)
-        TRY(visit(walk, &walk->params[access.first_bucket + b], b));
+        TRY(visit(walk, &walk->params[access.first_bucket + b], access.first_bucket + b));
     for (int i = 0; i < access.also_count; i++)
         TRY(visit(walk, &walk->params[access.also[i]], access.also[i]));
     return STATUS_OK;
@@ -111,9 +115,11 @@ enum status verify_params_at_end(const struct walk *walk) {
     for (int b = 0; walk->program->sliced && b < count; b++) {
         if (walk->params[b].whole != are_sliced(walk)) continue;
         struct walk end = verify_end_of(walk, walk->list);
+        char name[VERIFY_BUCKET_BYTES];
         return verify_broken(&end, RULE_GATHERED, verify_own(walk, walk->params[b].last),
-                             "the list %s ends with parameters that were not %s (bucket %d)",
-                             list_names[walk->list], are_sliced(walk) ? "freed" : "gathered", b);
+                             "the list %s ends with parameters that were not %s (%s)",
+                             list_names[walk->list], are_sliced(walk) ? "freed" : "gathered",
+                             verify_bucket_name(walk, b, name));
     }
     return STATUS_OK;
 }

@@ -38,6 +38,14 @@ done <<'END'
 2|--cut|--strategy gpipe --stages 3 --cut fc3,fc2
 2|--cut|--strategy ddp -n 2 --cut fc2
 2|activations of 40000 micro-batches|--strategy gpipe --stages 2 --micro-batches 40000 --batch 40000
+# orders of sums, which replicas on several ranks do not have
+2|--sum tree: 2 replicas on ranks of their own need a power of two of --micro-batches, not 3|--strategy gpipe --stages 2 --replicas 2 --micro-batches 3 --batch 12 --sum tree
+2|--micro-batches 4 or 8, or --sum replica|--strategy zbv --stages 2 --replicas 2 --micro-batches 6 --batch 12 --sum tree
+2|--sum tree: 2 replicas|--strategy auto --virtual 1 --stages 2 --replicas 2 --micro-batches 3 --batch 12 --sum tree
+2|--micro-batches 2 or 4, or --sum replica|--strategy ddp -n 2 --micro-batches 3 --batch 12 --sum tree
+2|--sum replicas-first: 2 replicas on ranks of their own need --micro-batches 1, not 2|--strategy 1f1b --stages 2 --replicas 2 --micro-batches 2 --batch 12 --sum replicas-first
+2|--zero-stage 2 --zero-accumulate scatter, which adds in this order|--strategy gpipe --stages 2 --replicas 2 --micro-batches 3 --batch 12 --zero-stage 2 --sum replicas-first
+2|--sum replicas-first: 2 replicas|--strategy ddp -n 2 --micro-batches 3 --batch 12 --sum replicas-first
 # words
 2|did you mean gpipe?|--strategy gpip
 2|did you mean 1f1b?|--schedule 1f1 --stages 2

@@ -285,21 +285,6 @@ static void single_build(const struct schedule_config *config, const struct prog
     build_sums(&builder);
 }
 
-/* Sums inside a rank come before those between ranks: an order that wants it otherwise is refused.
- */
-static enum status check_order(const struct schedule_config *config) {
-    int micros = config->micro_batches;
-    if (grid_ranks(&config->grid) == 1) return STATUS_OK;
-    if (config->sum == SUM_REPLICAS_FIRST && micros > 1)
-        return fail(STATUS_USAGE,
-                    "--sum replicas-first needs one rank (--deal), or one micro-batch a rank");
-    if (config->sum == SUM_TREE && (micros & (micros - 1)) != 0)
-        return fail(STATUS_USAGE,
-                    "--sum tree over ranks needs a power of two of micro-batches a rank, not %d",
-                    micros);
-    return STATUS_OK;
-}
-
 /* Each of them has a gradient buffer, and each replica a slot. */
 static enum status check_room(const struct schedule_config *config) {
     int64_t most = (int64_t)config->grid.replicas * config->micro_batches;
@@ -322,7 +307,6 @@ static enum status check_blocks(const struct schedule_config *config) {
 }
 
 static enum status single_prepare(const struct schedule_config *config, struct program *program) {
-    TRY(check_order(config));
     CHECK(!config->shares || config->grid.replicas > 1,
           "one replica shares statistics with nobody");
     CHECK(config->grid.stages == 1 && config->grid.chunks == 1, "the whole model on each rank");

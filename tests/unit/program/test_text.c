@@ -177,6 +177,10 @@ Test(program_text, spaces_and_empty_lines_do_not_matter) {
 #define HEADER                                                                                     \
     "stretto program 3\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree\ngroups world\n"
 
+#define SLICED                                                                                     \
+    "stretto program 3\nranks 2 stages 1 replicas 2 micro-batches 1 sum replica sliced ogp\n"      \
+    "groups world replicas\n"
+
 static const struct {
     const char *text, *says;
 } bad[] = {
@@ -197,15 +201,23 @@ static const struct {
      "multiple of replicas-each 2"},
     {"stretto program 3\nranks 99999999999 stages 1\n", "99999999999"},
     {"stretto program 3\nranks 100000 stages 1 replicas 100000 micro-batches 32767 sum tree\n",
-     "fewer micro-batches"},
+     "fewer micro-batches, found \"32767\""},
+    {"stretto program 3\nsum tree micro-batches 32766 ranks 100000 replicas 100000 stages 1\n",
+     "fewer micro-batches, found \"32766\""},
     {"stretto program 3\nranks 2000 stages 2000 replicas 1 micro-batches 1 sum tree chunks 30\n",
-     "fewer stages"},
+     "fewer stages and chunks, found \"2000\""},
     {HEADER "groups world\n", "one line of groups"},
     {"stretto program 3\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree\ngroups all\n",
      "all"},
     {HEADER "rank 0 slots 0 grads 1 buckets 1\n", "\"0\""},
     {HEADER "rank 0 slots 1 grads 1\n", "buckets"},
     {HEADER "rank 0 slots 1 grads 32768 buckets 1\n", "grads from 0 to 32767, found \"32768\""},
+    {SLICED "rank 0 slots 1 grads 1 buckets 4 windows 2 gathered 99\n",
+     "line 4: expected gathered from 1 to 4, a place for each bucket, found \"99\""},
+    {SLICED "rank 0 slots 1 grads 1 buckets 4 windows 5 gathered 2\n",
+     "expected windows from 1 to 4, a place for each bucket, found \"5\""},
+    {SLICED "rank 0 slots 1 grads 1 buckets 4 windows 2 gathered 4 kept 1\n",
+     "expected gathered from 1 to 3, a place for each bucket but the kept one, found \"4\""},
     {HEADER "rank 0 slots 1 grads 1 buckets 1\n#0 r0 COUNT q0\n", "before the first instruction"},
     {HEADER "#0 r0 COUNT\n", "line 4"},
     {HEADER "rank 1 body\n", "a rank of the program"},

@@ -49,7 +49,8 @@ Test(program_tied_slices, the_later_stage_may_keep_a_bucket_of_its_own) {
 Test(program_tied_slices, the_later_stage_reads_what_was_freed) {
     struct program *program = v_of_slices(SLICED_PARAMS);
     program->tie[0].bucket = 0;
-    expect_refused(program, "that it reads were not gathered");
+    expect_refused(program,
+                   "the parameters of bucket 0 of stage 0 that it reads were not gathered");
     program_free(&program);
 }
 

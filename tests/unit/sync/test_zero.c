@@ -359,16 +359,17 @@ static void expect_refused(unsigned sliced, const struct edit *edit) {
 }
 
 static const struct edit of_evaluation[] = {
-    {DROP, INSTR_GATHER, 1, 0, 0, "were not gathered"},
+    {DROP, INSTR_GATHER, 1, 0, 0, "the parameters of bucket 1 of stage 0 that it reads were not"},
     {TWICE, INSTR_GATHER, 0, 0, 0, "are whole"},
     {DROP, INSTR_FREE, 0, 0, 0, "its place holds bucket 2 (no FREE)"},
-    {DROP, INSTR_FREE, 2, 0, 0, "the list eval ends with parameters that were not freed"},
+    {DROP, INSTR_FREE, 2, 0, 0,
+     "the list eval ends with parameters that were not freed (bucket 0 of stage 0)"},
     {DROP, INSTR_F, 1, 0, 0, "segment 1 is next"},
     {SET, INSTR_F, 0, 'e', INSTR_ALL, "were not gathered"},
 };
 
 static const struct edit of_saving[] = {
-    {DROP, INSTR_COLLECT, 1, 0, 0, "no COLLECT of bucket 1"},
+    {DROP, INSTR_COLLECT, 1, 0, 0, "no COLLECT of bucket 1 of stage 0"},
     {SET, INSTR_COLLECT, 1, 'b', 0, "no COLLECT of bucket 1"},
     {SET, INSTR_COLLECT, 0, 'g', 0, "holds slices, no whole bucket"},
 };
@@ -384,12 +385,13 @@ Test(sync_zero, refused_between_steps) {
 }
 
 static const struct edit of_state[] = {
-    {DROP, INSTR_SCATTER, 1, 0, 0, "was not reduced"},
+    {DROP, INSTR_SCATTER, 1, 0, 0, "bucket 1 of stage 0 was not reduced"},
     {TWICE, INSTR_SCATTER, 0, 0, 0, "reduced already"},
     {SWAP_NEXT, INSTR_TIE, 0, 0, 0, "not whole (no TIE)"},
     {SET, INSTR_SCATTER, 0, 'h', 1, "gradient buffer 1 of 1"},
     {SET, INSTR_SCATTER, 0, 'f', INSTR_NEW, "another buffer alone"},
-    {DROP, INSTR_GATHER, 2, 0, 0, "were not gathered"},
+    {DROP, INSTR_GATHER, 2, 0, 0, "were not gathered (bucket 0 of stage 0)"},
+    {DROP, INSTR_GATHER, 1, 0, 0, "were not gathered (bucket 1 of stage 0)"},
     {TWICE, INSTR_GATHER, 0, 0, 0, "are whole"},
     {SET, INSTR_GATHER, 0, 'b', 1, "are whole"},
     {SET, INSTR_NORM, 0, 'q', INSTR_ALL, "the norm's group is the world"},
@@ -410,7 +412,7 @@ static const struct edit of_gradients[] = {
 };
 
 static const struct edit of_params[] = {
-    {DROP, INSTR_GATHER, 0, 0, 0, "were not gathered"},
+    {DROP, INSTR_GATHER, 0, 0, 0, "the parameters of bucket 2 of stage 0 that it reads were not"},
     {TWICE, INSTR_GATHER, 0, 0, 0, "are whole"},
     {DROP, INSTR_FREE, 0, 0, 0, "its place holds bucket 2 (no FREE)"},
     {TWICE, INSTR_FREE, 0, 0, 0, "was not gathered"},
