@@ -209,7 +209,10 @@ static void take_events(struct control *control, int64_t now) {
         if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) continue; /* it has ended the poll */
         if (event != ZMQ_EVENT_DISCONNECTED) {
             note_connection(control, event, value);
-        } else if (control->hello_sent) {
+        } else if (!control->hello_sent) {
+            /* The report is ahead of the socket, which would still take a HELLO, and lose it. */
+            control->hello_ns = now + HELLO_MS * 1000000LL;
+        } else {
             take_messages(control, now); /* what it said before it went */
             if (control->epoch > 0 && !control->known) send_hello_again(control);
             if (!control->hello_sent) continue;

@@ -95,7 +95,7 @@ Test(control_join, waits_for_the_server_of_its_own_start) {
         .bind = address, .secret = kit.secret, .epoch = 1, .world = 1};
     cr_assert_eq(control_server_start(&config, &kit.server), STATUS_OK);
     pthread_join(rank->thread, NULL);
-    cr_expect_eq(rank->status, STATUS_OK);
+    cr_assert_eq(rank->status, STATUS_OK);
     cr_expect_eq(control_lost(rank->control), CONTROL_NOBODY);
     kit_stop(&kit);
 }
