@@ -109,4 +109,9 @@ run simulate --cluster without.yml
 "$STRETTO" explain -n 4 $pipe --quiet --save-program program.txt || say "no program was saved"
 "$STRETTO" check --program program.txt --cluster ample.yml >out 2>err
 [ $? = 2 ] && grep -q 'cluster has no effect here' err || say "check of a file: $(cat err)"
+# A plan for fewer ranks than the cluster has says so.
+run explain --cluster ample.yml -n 4
+grep -q 'of ample.yml, 4 of its 4 ranks' out || say "ranks of the cluster: $(grep ^costs out)"
+"$STRETTO" simulate --model mlp --cluster ample.yml >out 2>err
+grep -q 'of ample.yml, 1 of its 4 ranks' out || say "ranks of the cluster: $(grep ^costs out)"
 exit $failed
