@@ -114,6 +114,8 @@ run explain --cluster ample.yml -n 4
 grep -q 'of ample.yml, 4 of its 4 ranks' out || say "ranks of the cluster: $(grep ^costs out)"
 "$STRETTO" simulate --model mlp --cluster ample.yml >out 2>err
 grep -q 'of ample.yml, 1 of its 4 ranks' out || say "ranks of the cluster: $(grep ^costs out)"
+run explain --cluster ample.yml --nodes 4
+[ $got = 2 ] && grep -q 'by -n alone: all ranks' err || say "nodes of a cluster: exit $got: $(cat err)"
 # The answer of docs/cluster.md to "does it fit?", by its own file and commands.
 sed -n '/^## Does it fit/,/^## Keys/p' "$ROOT/docs/cluster.md" >fit.md
 sed -n '/^```yaml/,/^```$/p' fit.md | grep -v '```' >eight.yml
