@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "exec/checkpoint.h"
 #include "job/paths.h"
 #include "record/draw.h"
@@ -161,14 +162,9 @@ static const char *value_of(const struct options *options, enum option_id id) {
     return text;
 }
 
-static bool ends_in(const char *text, const char *ending) {
-    size_t length = strlen(text), tail = strlen(ending);
-    return length >= tail && strcmp(text + length - tail, ending) == 0;
-}
-
 /* The row of a name that is given; its command has refused names of other endings. */
 static bool is_written(const struct options *options, const struct row *row) {
-    return option_is_given(options, row->id) && ends_in(value_of(options, row->id), row->ending);
+    return option_is_given(options, row->id) && text_ends_in(value_of(options, row->id), row->ending);
 }
 
 /* Two outputs in one file. */
