@@ -156,27 +156,22 @@ enum status outputs_judge(const struct output *output, const struct options *opt
 
 /* --- those of a command --- */
 
-static const char *value_of(const struct options *options, enum option_id id) {
-    const char *text;
-    memcpy(&text, (const char *)options + option_rows[id].field, sizeof text);
-    return text;
-}
-
 /* The row of a name that is given; its command has refused names of other endings. */
 static bool is_written(const struct options *options, const struct row *row) {
-    return option_is_given(options, row->id) && text_ends_in(value_of(options, row->id), row->ending);
+    return option_is_given(options, row->id) &&
+           text_ends_in(option_string(options, row->id), row->ending);
 }
 
 /* Two outputs in one file. */
 static enum status check_once(const struct options *options, int index) {
     enum status status = STATUS_OK;
-    char *path = file_resolved(value_of(options, rows[index].id));
+    char *path = file_resolved(option_string(options, rows[index].id));
     for (int i = 0; i < index && status == STATUS_OK; i++) {
         if (!is_written(options, &rows[i])) continue;
-        char *other = file_resolved(value_of(options, rows[i].id));
+        char *other = file_resolved(option_string(options, rows[i].id));
         if (strcmp(path, other) == 0 || file_is_same(path, other))
             status = fail(STATUS_USAGE, "--%s %s: --%s writes this file, too",
-                          option_rows[rows[index].id].name, value_of(options, rows[index].id),
+                          option_rows[rows[index].id].name, option_string(options, rows[index].id),
                           option_rows[rows[i].id].name);
         free(other);
     }
@@ -186,7 +181,7 @@ static enum status check_once(const struct options *options, int index) {
 
 static enum status check_row(const struct options *options, int index, const char *own) {
     char *label = mem_format("--%s", option_rows[rows[index].id].name);
-    const char *path = value_of(options, rows[index].id);
+    const char *path = option_string(options, rows[index].id);
     char *folder = folder_of(path), *whole = file_resolved(folder);
     struct output output = {.kind = rows[index].kind,
                             .path = path,
