@@ -99,13 +99,13 @@ static enum status refuse_owned(const char *path, const char *label, const char 
 
 /* --- what is there --- */
 
-static enum status refuse_kind(const struct output *output) {
-    for (int kind = 0; kind < OUTPUT_KINDS; kind++)
-        if (output_is((enum output_kind)kind, output->path))
-            return fail(STATUS_USAGE,
-                        "%s %s: the file there is %s, not %s, and is not written over",
-                        output->label, output->path, output_words((enum output_kind)kind),
-                        output_words(output->kind));
+static enum status check_kind(const struct output *output) {
+    enum output_kind kind;
+    TRY(output_kind_of(output->path, output->kind, &kind));
+    if (kind == output->kind) return STATUS_OK;
+    if (kind < OUTPUT_KINDS)
+        return fail(STATUS_USAGE, "%s %s: the file there is %s, not %s, and is not written over",
+                    output->label, output->path, output_words(kind), output_words(output->kind));
     return fail(STATUS_USAGE, "%s %s: the file there is not %s, and is not written over",
                 output->label, output->path, output_words(output->kind));
 }
@@ -124,9 +124,8 @@ static enum status check_there(const struct output *output) {
         return fail(STATUS_USAGE, "%s %s: the file exists and is not written over", output->label,
                     output->path);
     /* what is no regular file is refused by whoever would write it */
-    if (!S_ISREG(info.st_mode) || info.st_size == 0 || output_is(output->kind, output->path))
-        return STATUS_OK;
-    return refuse_kind(output);
+    if (!S_ISREG(info.st_mode) || info.st_size == 0) return STATUS_OK;
+    return check_kind(output);
 }
 
 /* As the writer will do it: a file beside it, which then takes its name. */
