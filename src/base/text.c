@@ -220,6 +220,11 @@ bool text_is_digits(const char *text) {
     return *text && text[strspn(text, "0123456789")] == 0;
 }
 
+bool text_ends_in(const char *text, const char *ending) {
+    size_t length = strlen(text), tail = strlen(ending);
+    return length >= tail && strcmp(text + length - tail, ending) == 0;
+}
+
 int text_width(const char *text) {
     int width = 0;
     for (; *text; text++) width += ((unsigned char)*text & 0xC0) != 0x80;
