@@ -59,6 +59,10 @@ int verify_chunk(const struct walk *walk) {
 const char *verify_bucket_name(const struct walk *walk, int index, char text[VERIFY_BUCKET_BYTES]) {
     const struct chunk_sizes *sizes = walk->own->chunk;
     int chunk = 0;
+    if (walk->cell.role != GRID_STAGE) {
+        snprintf(text, VERIFY_BUCKET_BYTES, "bucket %d", index);
+        return text;
+    }
     while (index >= sizes[chunk].buckets) index -= sizes[chunk++].buckets;
     snprintf(text, VERIFY_BUCKET_BYTES, "bucket %d of stage %d", index,
              grid_stage(&walk->program->grid, walk->cell.position, chunk));

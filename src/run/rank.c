@@ -458,6 +458,11 @@ static enum status open_rank(struct rank *rank, const struct rank_info *info) {
 }
 
 enum status rank_open(const struct options *options, const struct start *start, struct rank *rank) {
+    rank->link = (struct comm_link){.context = rank,
+                                    .put = link_put,
+                                    .get = link_get,
+                                    .lost = link_lost,
+                                    .waiting = link_waiting};
     rank->options = options;
     rank->start = start;
     rank->launch = &start->launch;
@@ -491,11 +496,6 @@ static enum status run(struct rank *rank) {
 
 enum status rank_run(const struct options *options, const struct start *start) {
     struct rank rank = {0};
-    rank.link = (struct comm_link){.context = &rank,
-                                   .put = link_put,
-                                   .get = link_get,
-                                   .lost = link_lost,
-                                   .waiting = link_waiting};
     enum status status = rank_open(options, start, &rank);
     if (status == STATUS_OK) status = run(&rank);
     rank_close(&rank, status);

@@ -14,7 +14,7 @@ for at in F REDUCE SAVE; do
     job=$!
     await 300 stands run 1
     await 300 grep -q "rank 0 waits .* for rank 1 at step [0-9]* .*; rank 1 .*heard" err
-    says err 'rank 2 waits .* for rank 1'
+    await 300 grep -q 'rank 2 waits .* for rank 1' err
     kill -CONT "$(pid_of run 1)"
     wait $job || { echo "$at: the run did not go on"; cat err; exit 1; }
     ends_as run "$want"
