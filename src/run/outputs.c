@@ -188,6 +188,17 @@ static enum status check_once(const struct options *options, int index) {
     return status;
 }
 
+/* The folder of the run, or one that it lies in, is made before the output is written. */
+static enum status check_beside(const struct output *output, const char *own) {
+    char *path = file_resolved(output->path);
+    size_t length = strlen(path);
+    bool taken = own && strncmp(own, path, length) == 0 && (own[length] == 0 || own[length] == '/');
+    free(path);
+    if (!taken) return STATUS_OK;
+    return fail(STATUS_USAGE, "%s %s: the run makes a folder of this name", output->label,
+                output->path);
+}
+
 static enum status check_row(const struct options *options, int index, const char *own) {
     char *label = mem_format("--%s", option_rows[rows[index].id].name);
     const char *path = value_of(options, rows[index].id);
@@ -197,6 +208,7 @@ static enum status check_row(const struct options *options, int index, const cha
                             .label = label,
                             .folder_later = own && strcmp(own, whole) == 0};
     enum status status = judge(&output, options, own);
+    if (status == STATUS_OK) status = check_beside(&output, own);
     if (status == STATUS_OK) status = check_once(options, index);
     free(folder);
     free(whole);
@@ -215,10 +227,17 @@ static enum status check_rendezvous(const struct options *options, const char *o
     return refuse_owned(output.path, output.label, own);
 }
 
+/* The folder that the command will write, whose name may be a link to it; NULL: none. Without --out
+ * it is a new one in "runs". */
+static char *own_folder(const struct options *options) {
+    if (!(options->command & (COMMAND_TRAIN | COMMAND_EXPLAIN))) return NULL;
+    const char *name = option_is_set(options, OPTION_out) ? options->out : "runs/new";
+    char *real = realpath(name, NULL);
+    return real ? real : file_resolved(name);
+}
+
 enum status outputs_check(const struct options *options) {
-    bool keeps =
-        options->command & (COMMAND_TRAIN | COMMAND_EXPLAIN) && option_is_set(options, OPTION_out);
-    char *own = keeps ? file_resolved(options->out) : NULL;
+    char *own = own_folder(options);
     enum status status = STATUS_OK;
     if (option_is_given(options, OPTION_draw)) status = draw_check(options->draw);
     for (int i = 0; i < ROWS && status == STATUS_OK; i++)

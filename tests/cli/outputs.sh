@@ -127,6 +127,18 @@ refuses 2 'the file there is not a page from --draw' explain-page report.html
 refuses 2 '--save-program writes this file, too' save-profile both --save-program both
 refuses 2 'this is a file of the run in' save-profile new/summary.json
 refuses 2 'this is a file of the run in' save-program new/program.txt
+mkdir own within && ln -s own to-own
+for name in own/. to-own ./within/../own .//own/; do
+    answers 2 'this is a file of the run in' train $mlp --steps 8 --out $name --save-profile own/summary.json
+done
+for name in new own new/. ./new within/../new; do
+    answers 2 "--save-profile $name: " train $mlp --steps 8 --out "${name%/.}" --save-profile $name
+done
+answers 2 'the run makes a folder of this name' train $mlp --steps 8 --out within/a/b --save-profile within/a
+answers 2 'the run makes a folder of this name' train $mlp --steps 1 --out new --save-program new
+answers 2 'the run makes a folder of this name' train $mlp --steps 8 --save-profile runs
+[ ! -e new ] && [ ! -e runs ] && [ -z "$(find own within -mindepth 1)" ] || say "a name of the run's folder: something was written"
+rm -r own within to-own
 write save-profile new/mine.json --save-program new/mine.txt || say "files beside those of the run: $(cat err)"
 [ -s new/mine.json ] && [ -s new/mine.txt ] || say "files beside those of the run: $(ls new)"
 write eval-json run/eval.json && write eval-json run/eval.json || say "a file of ours in the folder of a run: $(cat err)"
