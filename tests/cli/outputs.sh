@@ -144,6 +144,14 @@ write save-profile new/mine.json --save-program new/mine.txt || say "files besid
 write eval-json run/eval.json && write eval-json run/eval.json || say "a file of ours in the folder of a run: $(cat err)"
 rm -rf new
 
+# A file that grows too large, or a disk that is full, leaves no part of a file.
+for option in save-program draw; do
+    # shellcheck disable=SC2086
+    (ulimit -f 1 && "$STRETTO" explain $mlp --strategy gpipe -n 2 --micro-batches 32 --$option part.svg 2>&1 >/dev/null) |
+        grep -q 'part.svg: write failed: File too large' || say "--$option: nothing is said of a file that could not be written"
+    [ ! -e part.svg ] || say "--$option: a part of a file is left"
+done
+
 # predict: its inputs by --input and by --data.
 header() { # FILE SHAPE BYTES
     printf '\223NUMPY\001\000\166\000' >"$1"
