@@ -241,6 +241,16 @@ expect 2 '--overwrite would remove this input' --out run --overwrite --weights r
 expect 2 '--overwrite would remove this input' --out run --overwrite --program run/program.txt
 expect 2 '--overwrite would remove this input' --out run --overwrite --config run/config.yml
 content | cmp -s before - || say "--out: changed: $(content | diff before -)"
+mkdir -p split/train/cat split/val/cat split/held flat/cat
+content >before
+expect 2 ' is a class' --data folder:split --out split/train/run
+expect 2 ' is a class' --data folder:split --out split/train/cat/run
+expect 2 ' is a class' --data folder:split,test=held --out split/held/run
+expect 2 ' is a class' --data folder:./split/ --out split/val/run
+expect 2 ' is a class' --data folder:flat --out flat/run
+(cd flat && expect 2 '--out runs: a folder among the pictures' --data folder:. && rm out err && exit $failed) || failed=1
+expect 3 'no pictures' --data folder:split --out split/run
+content | cmp -s before - || say "--out among pictures: changed: $(content | diff before -)"
 expect 0 '' --out empty
 expect 0 '' --out run/nested
 exit $failed
