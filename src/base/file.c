@@ -205,20 +205,38 @@ char *file_absolute(const char *path) {
     return whole;
 }
 
+/* Names behind a folder that is there, to a folder or file that is not: no link is among them. */
+static char *append_names(char *out, const char *names) {
+    for (size_t length; *names; names += length) {
+        names += strspn(names, "/");
+        length = strcspn(names, "/");
+        bool up = length == 2 && names[0] == '.' && names[1] == '.';
+        if (length == 0 || (length == 1 && *names == '.')) continue;
+        char *slash = strrchr(out, '/');
+        char *longer = up ? mem_format("%.*s", slash ? (int)(slash - out) : 0, out)
+                          : mem_format("%s/%.*s", out, (int)length, names);
+        free(out);
+        out = longer;
+    }
+    if (*out) return out;
+    free(out);
+    return mem_text("/");
+}
+
 char *file_resolved(const char *path) {
-    char *whole = file_absolute(path), *end = whole + strlen(whole), *real = NULL, *out;
+    char *whole = file_absolute(path), *end = whole + strlen(whole), *real = NULL;
     while (end > whole + 1 && end[-1] == '/') *--end = 0;
     for (char *cut = strrchr(whole, '/'); !real && cut;
          cut = memrchr(whole, '/', (size_t)(cut - whole))) {
         *cut = 0;
         real = realpath(cut == whole ? "/" : whole, NULL);
         *cut = '/';
-        if (real) out = mem_format("%s%s", real[1] ? real : "", cut);
+        if (real && !real[1]) *real = 0; /* the root has its slash already */
+        if (real) real = append_names(real, cut);
     }
     if (!real) return whole;
-    free(real);
     free(whole);
-    return out;
+    return real;
 }
 
 bool file_exists(const char *path) {

@@ -62,7 +62,8 @@ bool file_is_at(int fd, const char *path);
 /* Local. Whether both names are of one file that is there, by whatever links. */
 bool file_is_same(const char *a, const char *b);
 /* Local. The path from the root, of names as they are: no link is followed. file_resolved follows
- * those of the part that is there, but for a link at its end. The caller frees both. */
+ * those of the part that is there, but for a link at its end, and has no "." and "..". The caller
+ * frees both. */
 char *file_absolute(const char *path);
 char *file_resolved(const char *path);
 /* Local. True when the path exists; is a regular file, or a link to one. folder_make creates

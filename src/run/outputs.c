@@ -178,6 +178,17 @@ static enum status check_once(const struct options *options, int index) {
     return status;
 }
 
+/* The folder of the run, or one that it lies in, is made before the output is written. */
+static enum status check_beside(const struct output *output, const char *own) {
+    char *path = file_resolved(output->path);
+    size_t length = strlen(path);
+    bool taken = own && strncmp(own, path, length) == 0 && (own[length] == 0 || own[length] == '/');
+    free(path);
+    if (!taken) return STATUS_OK;
+    return fail(STATUS_USAGE, "%s %s: the run makes a folder of this name", output->label,
+                output->path);
+}
+
 static enum status check_row(const struct options *options, int index, const char *own) {
     char *label = mem_format("--%s", option_rows[rows[index].id].name);
     const char *path = option_string(options, rows[index].id);
@@ -187,6 +198,7 @@ static enum status check_row(const struct options *options, int index, const cha
                             .label = label,
                             .folder_later = own && strcmp(own, whole) == 0};
     enum status status = judge(&output, options, own);
+    if (status == STATUS_OK) status = check_beside(&output, own);
     if (status == STATUS_OK) status = check_once(options, index);
     free(folder);
     free(whole);
@@ -205,12 +217,56 @@ static enum status check_rendezvous(const struct options *options, const char *o
     return refuse_owned(output.path, output.label, own);
 }
 
+/* The folder that the command will write, whose name may be a link to it; NULL: none. Without --out
+ * it is a new one in "runs". */
+static char *own_folder(const struct options *options) {
+    if (!(options->command & (COMMAND_TRAIN | COMMAND_EXPLAIN))) return NULL;
+    const char *name = option_is_set(options, OPTION_out) ? options->out : "runs/new";
+    char *real = realpath(name, NULL);
+    return real ? real : file_resolved(name);
+}
+
+/* Whether the rest of a spec of folder:DIR names this folder of DIR as one of pictures, or it is
+ * one that is looked for. */
+static bool is_split(const char *name, size_t length, const char *named) {
+    static const char *const known[] = {"train", "val", "valid", "validation", "test"};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (strlen(known[i]) == length && strncmp(name, known[i], length) == 0) return true;
+    for (const char *at = named; (at = strchr(at, '='));) {
+        size_t bytes = strcspn(++at, ",");
+        if (bytes == length && strncmp(name, at, length) == 0) return true;
+    }
+    return false;
+}
+
+/* Folders among pictures are classes: a run there would be one from the next start on. */
+static enum status check_classes(const struct options *options, const char *own) {
+    static const char scheme[] = "folder:";
+    bool is = own && options->data && strncmp(options->data, scheme, sizeof scheme - 1) == 0;
+    if (!is) return STATUS_OK;
+    const char *at = options->data + sizeof scheme - 1, *named = at + strcspn(at, ",");
+    char *given = mem_format("%.*s", (int)(named - at), at), *whole = realpath(given, NULL);
+    char *train = mem_format("%s/train", given);
+    size_t length = whole ? strlen(whole) : 0;
+    bool below = whole && strncmp(own, whole, length) == 0 && own[length] == '/';
+    const char *name = below ? own + length + 1 : "";
+    bool among =
+        below && (is_split(name, strcspn(name, "/"), named) || (!*named && !file_exists(train)));
+    free(given);
+    free(whole);
+    free(train);
+    if (!among) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "--out %s: a folder among the pictures of --data %s is a class\n"
+                "  name one that is elsewhere",
+                option_is_set(options, OPTION_out) ? options->out : "runs", options->data);
+}
+
 enum status outputs_check(const struct options *options) {
-    bool keeps =
-        options->command & (COMMAND_TRAIN | COMMAND_EXPLAIN) && option_is_set(options, OPTION_out);
-    char *own = keeps ? file_resolved(options->out) : NULL;
-    enum status status = STATUS_OK;
-    if (option_is_given(options, OPTION_draw)) status = draw_check(options->draw);
+    char *own = own_folder(options);
+    enum status status = check_classes(options, own);
+    if (status == STATUS_OK && option_is_given(options, OPTION_draw))
+        status = draw_check(options->draw);
     for (int i = 0; i < ROWS && status == STATUS_OK; i++)
         if (is_written(options, &rows[i])) status = check_row(options, i, own);
     if (status == STATUS_OK) status = check_rendezvous(options, own);

@@ -228,7 +228,7 @@ static enum status parse_header(struct safetensors *file, const char *header, si
     json_t *root = json_loadb(header, count, JSON_REJECT_DUPLICATES, &error);
     if (!root)
         return fail(STATUS_DATA, "%s: header, byte %d: %s", file->from.path, 8 + error.position,
-                    text_quoted(error.text, (char[TEXT_QUOTED_BYTES]){0}));
+                    error.text);
     enum status status = parse_tensors(file, root);
     json_decref(root);
     return status;

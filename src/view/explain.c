@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <jansson.h>
 
@@ -443,8 +444,10 @@ enum status explain_save_program(const struct plan *plan, const char *path) {
     FILE *file;
     TRY(open_program(path, &file));
     program_print(plan->program, file);
-    bool bad = ferror(file);
-    if (fclose(file) != 0 || bad)
-        return fail(STATUS_DATA, "%s: write failed: %s", path, strerror(errno));
-    return STATUS_OK;
+    bool bad = fflush(file) != 0 || ferror(file);
+    int cause = errno;
+    if (fclose(file) != 0 && !bad) bad = true, cause = errno;
+    if (!bad) return STATUS_OK;
+    unlink(path); /* a part of a program would be in the way of a whole one */
+    return fail(STATUS_DATA, "%s: write failed: %s\n  nothing was changed", path, strerror(cause));
 }

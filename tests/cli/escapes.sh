@@ -56,6 +56,10 @@ for variable in RANK OMPI_COMM_WORLD_SIZE PMI_SIZE; do
     rm -rf env
 done
 
+# A text of the parser's with quotes of its own is not quoted again.
+printf '\012\0\0\0\0\0\0\0{"%s[31m" }' "$esc" >raw.safetensors
+answers 3 "header, byte 10: control character 0x1b near '\"'" compare raw.safetensors raw.safetensors
+
 # Files of options, programs, clusters, costs, profiles, hosts.
 printf '"%s": 1\n' "$json" | sed 's/\\u001b/\\x1b/; s/\\u0007/\\x07/; s/\\u007f/\\x7f/' >config.yml
 shows "a key of YAML" 2 train $mlp --config config.yml

@@ -127,10 +127,30 @@ refuses 2 'the file there is not a page from --draw' explain-page report.html
 refuses 2 '--save-program writes this file, too' save-profile both --save-program both
 refuses 2 'this is a file of the run in' save-profile new/summary.json
 refuses 2 'this is a file of the run in' save-program new/program.txt
+mkdir own within && ln -s own to-own
+for name in own/. to-own ./within/../own .//own/; do
+    answers 2 'this is a file of the run in' train $mlp --steps 8 --out $name --save-profile own/summary.json
+done
+for name in new own new/. ./new within/../new; do
+    answers 2 "--save-profile $name: " train $mlp --steps 8 --out "${name%/.}" --save-profile $name
+done
+answers 2 'the run makes a folder of this name' train $mlp --steps 8 --out within/a/b --save-profile within/a
+answers 2 'the run makes a folder of this name' train $mlp --steps 1 --out new --save-program new
+answers 2 'the run makes a folder of this name' train $mlp --steps 8 --save-profile runs
+[ ! -e new ] && [ ! -e runs ] && [ -z "$(find own within -mindepth 1)" ] || say "a name of the run's folder: something was written"
+rm -r own within to-own
 write save-profile new/mine.json --save-program new/mine.txt || say "files beside those of the run: $(cat err)"
 [ -s new/mine.json ] && [ -s new/mine.txt ] || say "files beside those of the run: $(ls new)"
 write eval-json run/eval.json && write eval-json run/eval.json || say "a file of ours in the folder of a run: $(cat err)"
 rm -rf new
+
+# A file that grows too large, or a disk that is full, leaves no part of a file.
+for option in save-program draw; do
+    # shellcheck disable=SC2086
+    (ulimit -f 1 && "$STRETTO" explain $mlp --strategy gpipe -n 2 --micro-batches 32 --$option part.svg 2>&1 >/dev/null) |
+        grep -q 'part.svg: write failed: File too large' || say "--$option: nothing is said of a file that could not be written"
+    [ ! -e part.svg ] || say "--$option: a part of a file is left"
+done
 
 # predict: its inputs by --input and by --data.
 header() { # FILE SHAPE BYTES
@@ -221,6 +241,16 @@ expect 2 '--overwrite would remove this input' --out run --overwrite --weights r
 expect 2 '--overwrite would remove this input' --out run --overwrite --program run/program.txt
 expect 2 '--overwrite would remove this input' --out run --overwrite --config run/config.yml
 content | cmp -s before - || say "--out: changed: $(content | diff before -)"
+mkdir -p split/train/cat split/val/cat split/held flat/cat
+content >before
+expect 2 ' is a class' --data folder:split --out split/train/run
+expect 2 ' is a class' --data folder:split --out split/train/cat/run
+expect 2 ' is a class' --data folder:split,test=held --out split/held/run
+expect 2 ' is a class' --data folder:./split/ --out split/val/run
+expect 2 ' is a class' --data folder:flat --out flat/run
+(cd flat && expect 2 '--out runs: a folder among the pictures' --data folder:. && rm out err && exit $failed) || failed=1
+expect 3 'no pictures' --data folder:split --out split/run
+content | cmp -s before - || say "--out among pictures: changed: $(content | diff before -)"
 expect 0 '' --out empty
 expect 0 '' --out run/nested
 exit $failed
