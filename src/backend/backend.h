@@ -31,6 +31,8 @@ struct device {
     int index, threads;
     bool dry; /* its kernels are only described: layouts, scratch and names; they cannot run */
     enum conv_method conv; /* of the kernels made from now on; AUTO when it opens */
+    bool tf32; /* products of f32 may round their operands to tf32, in kernels made from now on; off
+                  when it opens; acts where there is such an instruction */
 };
 
 /* How a tensor's bytes are arranged. Interned per device: equal layouts are equal pointers, owned
@@ -71,6 +73,11 @@ struct backend {
     /* Local. The instruction set of the kernels of device `index`: "avx2". The device is not
      * opened for it: who looks up times before there is a plan may still fork. */
     void (*isa)(int index, char *text, size_t bytes);
+
+    /* Local. What the device is made of, for doctor: the name of row `index`, and what this machine
+     * has of it (text NULL: only the name is asked for); false behind the last. The device is not
+     * opened for it; it logs nothing. NULL: describe says it all. */
+    bool (*part)(int index, const char **name, char *text, size_t bytes);
 
     /* Local. Are activations of this type computed here? STATUS_USAGE says why not. */
     enum status (*takes)(struct device *device, enum dtype dtype);
@@ -141,6 +148,13 @@ struct backend {
  * terminated. */
 const struct backend *backend_find(const char *name);
 const struct backend *const *backend_all(void);
+/* Local. Name of row `index` of backend.def, those that the build lacks included; NULL behind the
+ * last. */
+const char *backend_name_at(int index);
+
+/* Local. What --device says: "cuda:0,2" for local rank 1 is "cuda" and 2; without numbers, 0. The
+ * backend is one of this build: STATUS_USAGE, logged. */
+enum status device_named(const char *text, int local_rank, const char **backend, int *index);
 
 /* Local. Thin wrappers: check, then dispatch. device_close and kernel_free accept NULL and clear
  * the pointer. */
