@@ -9,6 +9,8 @@
 
 #include "tensor/tensor.h"
 
+enum { CUDA_ROW_THREADS = 128 }; /* of a block that has a row */
+
 struct cuda_reals {
     void *data;
     int dtype; /* enum dtype: f32, bf16, f16 */
@@ -97,7 +99,7 @@ struct cuda_copy {
     struct cuda_reals from, to;
     int64_t dim[SHAPE_MAX_RANK], from_step[SHAPE_MAX_RANK], to_step[SHAPE_MAX_RANK];
     int64_t count;
-    int rank;
+    int rank, wide;
 };
 /* Sums of the columns of x[rows,columns], in chunks of rows, then of the chunks in order. */
 struct cuda_column_sums {

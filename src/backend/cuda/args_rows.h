@@ -121,6 +121,7 @@ struct cuda_top_k {
 
 struct cuda_attention {
     struct cuda_reals scores, p, kept; /* kept: behind dropout; data NULL: as p */
+    int64_t step;                      /* from row to row of scores and kept */
     const int32_t *mask;
     const uint64_t *key;
     uint64_t place;
@@ -130,6 +131,7 @@ struct cuda_attention {
 };
 struct cuda_attention_bwd {
     struct cuda_reals dp, p, ds, kept;
+    int64_t step; /* from row to row of all but p */
     const int32_t *mask;
     const uint64_t *key;
     uint64_t place;

@@ -59,7 +59,7 @@ struct cuda_kernel {
     struct cuda_product *product[4]; /* owned */
     struct cuda_engine *engine;      /* owned */
     struct op_call inner; /* convolution: what the engine computes, before types are met */
-    size_t part[4];       /* where parts of the scratch begin */
+    size_t part[5];       /* where parts of the scratch begin */
     void *host_in[OP_MAX_IN], *host_out[OP_MAX_OUT],
         *host_scratch; /* of users' operations; owned */
 };
@@ -101,8 +101,19 @@ bool cuda_backend_part(int index, const char **name, char *text, size_t bytes);
  * columns by `chunks`. `args` is the struct that kernels.def names. */
 enum status cuda_launch_elements(struct cuda_device *device, enum cuda_kernel_id id, int64_t count,
                                  const void *args, CUstream stream);
+/* The same for kernels that keep a group of channels: a grid that fills the device. */
+enum status cuda_launch_groups(struct cuda_device *device, enum cuda_kernel_id id, int64_t count,
+                               const void *args, CUstream stream);
+/* A grid of `blocks` by `pieces`, of 256 threads. */
+enum status cuda_launch_blocks(struct cuda_device *device, enum cuda_kernel_id id, int64_t blocks,
+                               int64_t pieces, const void *args, CUstream stream);
 enum status cuda_launch_rows(struct cuda_device *device, enum cuda_kernel_id id, int64_t rows,
                              const void *args, CUstream stream);
+/* The same with a warp each. */
+static inline enum status cuda_launch_warps(struct cuda_device *device, enum cuda_kernel_id id,
+                                            int64_t rows, const void *args, CUstream stream) {
+    return cuda_launch_elements(device, id, rows * 32, args, stream);
+}
 enum status cuda_launch_columns(struct cuda_device *device, enum cuda_kernel_id id, int64_t columns,
                                 int64_t chunks, const void *args, CUstream stream);
 /* Loads the embedded fatbin into the device's context. */
@@ -138,6 +149,11 @@ static inline void *cuda_part_at(const struct cuda_kernel *kernel, int index, vo
 }
 /* Cuts rows into chunks for sums of `pairs` doubles a column, in part 0 of the scratch. */
 void cuda_cut_rows(struct cuda_kernel *kernel, int64_t rows, int64_t columns, int pairs);
+/* Enqueues sums of the columns of x[rows,columns] into y, by the chunks of cuda_cut_rows. */
+enum status cuda_sum_columns(const struct cuda_kernel *kernel, struct cuda_reals x,
+                             struct cuda_reals y, void *scratch, CUstream stream);
+/* How a copy is done fastest, once its addresses and steps are known. */
+void cuda_copy_widen(struct cuda_copy *args);
 enum cuda_function cuda_function_of(enum activation activation);
 static inline struct cuda_device *cuda_kernel_device(const struct cuda_kernel *kernel) {
     return cuda_device_of(kernel->base.device);

@@ -13,7 +13,7 @@
 
 #define KERNEL_OF(name, type) extern "C" __global__ void stretto_##name(const type a)
 
-enum { ROW_THREADS = 128 };
+enum { ROW_THREADS = CUDA_ROW_THREADS };
 
 static __device__ __forceinline__ float get(const cuda_reals &r, int64_t i) {
     if (r.dtype == DTYPE_F32) return ((const float *)r.data)[i];
@@ -29,6 +29,55 @@ static __device__ __forceinline__ void put(const cuda_reals &r, int64_t i, float
     else
         ((__half *)r.data)[i] = __float2half_rn(value);
 }
+
+/* Eight neighbours at once, 16 bytes a load: what lets a kernel reach the rate of the memory.
+ * Tensors begin at multiples of 64 bytes; i is a multiple of 8. */
+enum { WIDE = 8 };
+
+static __device__ __forceinline__ void get8(const cuda_reals &r, int64_t i, float v[WIDE]) {
+    if (r.dtype == DTYPE_F32) {
+        const float4 *from = (const float4 *)((const float *)r.data + i);
+        float4 a = from[0], b = from[1];
+        v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w;
+        v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
+        return;
+    }
+    uint4 bits = *(const uint4 *)((const uint16_t *)r.data + i);
+    const uint32_t pairs[4] = {bits.x, bits.y, bits.z, bits.w};
+    for (int k = 0; k < 4; k++) {
+        float2 two;
+        if (r.dtype == DTYPE_BF16)
+            two = __bfloat1622float2(*(const __nv_bfloat162 *)&pairs[k]);
+        else
+            two = __half22float2(*(const __half2 *)&pairs[k]);
+        v[2 * k] = two.x, v[2 * k + 1] = two.y;
+    }
+}
+
+static __device__ __forceinline__ void put8(const cuda_reals &r, int64_t i, const float v[WIDE]) {
+    if (r.dtype == DTYPE_F32) {
+        float4 *to = (float4 *)((float *)r.data + i);
+        to[0] = make_float4(v[0], v[1], v[2], v[3]);
+        to[1] = make_float4(v[4], v[5], v[6], v[7]);
+        return;
+    }
+    uint32_t pairs[4];
+    for (int k = 0; k < 4; k++) {
+        if (r.dtype == DTYPE_BF16)
+            *(__nv_bfloat162 *)&pairs[k] = __floats2bfloat162_rn(v[2 * k], v[2 * k + 1]);
+        else
+            *(__half2 *)&pairs[k] = __floats2half2_rn(v[2 * k], v[2 * k + 1]);
+    }
+    *(uint4 *)((uint16_t *)r.data + i) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+}
+
+/* Over whole groups of eight; what is left behind them is EACH_REST. */
+#define EACH8(i, count)                                                                            \
+    for (int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * WIDE; i + WIDE <= (count); \
+         i += (int64_t)gridDim.x * blockDim.x * WIDE)
+#define EACH_REST(i, count)                                                                        \
+    for (int64_t i = (count) / WIDE * WIDE + (int64_t)blockIdx.x * blockDim.x + threadIdx.x;       \
+         i < (count); i += (int64_t)gridDim.x * blockDim.x)
 
 /* for (int64_t i ...) over `count` elements, all threads of the grid together. */
 #define EACH(i, count)                                                                             \
@@ -50,6 +99,25 @@ template <class T> static __device__ T block_sum(T value) {
     }
     __syncthreads();
     return shared[0];
+}
+
+/* Rows dealt to warps, their columns to lanes: short rows do not wait for a block. */
+#define EACH_WARP_ROW(r, rows)                                                                     \
+    for (int64_t r = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32; r < (rows);            \
+         r += (int64_t)gridDim.x * blockDim.x / 32)
+#define EACH_LANE(c, columns) for (int64_t c = threadIdx.x % 32; c < (columns); c += 32)
+
+static __device__ __forceinline__ float warp_sum(float value) {
+    for (int away = 16; away > 0; away /= 2) value += __shfl_xor_sync(0xFFFFFFFFu, value, away);
+    return value;
+}
+
+static __device__ __forceinline__ float warp_max(float value) {
+    for (int away = 16; away > 0; away /= 2) {
+        float other = __shfl_xor_sync(0xFFFFFFFFu, value, away);
+        value = other > value ? other : value;
+    }
+    return value;
 }
 
 /* NaN is passed over, as by a comparison. */
@@ -86,37 +154,6 @@ static __device__ __forceinline__ float activate(int function, float x) {
     case CUDA_TANH: return tanhf(x);
     default: return x;
     }
-}
-
-/* --- random numbers; twins in base/rng.c and base/philox.c --- */
-
-static __device__ __forceinline__ uint64_t rng_mix(uint64_t x) {
-    x += 0x9E3779B97F4A7C15u;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-    return x ^ (x >> 31);
-}
-
-static __device__ __forceinline__ uint64_t rng_key(uint64_t parent, uint64_t word) {
-    return rng_mix(rng_mix(parent) ^ word);
-}
-
-static __device__ float rng_uniform(uint64_t key, uint64_t element) {
-    uint64_t index = element >> 2;
-    uint32_t c[4] = {(uint32_t)index, (uint32_t)(index >> 32), 0, 0};
-    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
-    for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
-        uint64_t p = (uint64_t)0xD2511F53u * c[0], q = (uint64_t)0xCD9E8D57u * c[2];
-        c[0] = (uint32_t)(q >> 32) ^ c[1] ^ k0;
-        c[2] = (uint32_t)(p >> 32) ^ c[3] ^ k1;
-        c[1] = (uint32_t)q;
-        c[3] = (uint32_t)p;
-    }
-    uint32_t which = element & 3, word = which == 0   ? c[0]
-                                         : which == 1 ? c[1]
-                                         : which == 2 ? c[2]
-                                                      : c[3];
-    return (float)(int32_t)(word >> 8) * 0x1p-24f;
 }
 
 /* --- where the elements of planes are --- */

@@ -56,8 +56,9 @@ static enum status run_embedding_bwd(struct cuda_kernel *kernel, void *const in[
     struct cuda_rows args = rows_of(kernel, in, out, &kernel->call.attrs.like);
     TRY_CUDA(
         cuMemsetD8Async((CUdeviceptr)(uintptr_t)out[0], 0, kernel->base.out[0]->bytes, stream));
-    return cuda_launch_rows(cuda_kernel_device(kernel), CUDA_KERNEL_embedding_bwd, args.count,
-                            &args, stream);
+    int64_t tiles = (args.columns + CUDA_ROW_THREADS - 1) / CUDA_ROW_THREADS;
+    return cuda_launch_rows(cuda_kernel_device(kernel), CUDA_KERNEL_embedding_bwd,
+                            args.count * tiles, &args, stream);
 }
 
 enum status cuda_embedding_bwd(struct cuda_kernel *kernel, const struct layout *const in[]) {

@@ -135,6 +135,26 @@ void cuda_cut_rows(struct cuda_kernel *kernel, int64_t rows, int64_t columns, in
     cuda_part(kernel, 0, (size_t)(kernel->chunks * pairs * columns) * sizeof(double));
 }
 
+enum status cuda_sum_columns(const struct cuda_kernel *kernel, struct cuda_reals x,
+                             struct cuda_reals y, void *scratch, CUstream stream) {
+    enum { GROUP = 8, GROUPS = 256 };
+    struct cuda_device *device = cuda_kernel_device(kernel);
+    int64_t columns = kernel->columns, groups = columns / GROUP;
+    struct cuda_column_sums args = {x,
+                                    y,
+                                    cuda_part_at(kernel, 0, scratch),
+                                    kernel->rows,
+                                    columns,
+                                    kernel->chunk_rows,
+                                    kernel->chunks};
+    TRY(columns % GROUP == 0
+            ? cuda_launch_blocks(device, CUDA_KERNEL_column_sums_wide, kernel->chunks,
+                                 (groups + GROUPS - 1) / GROUPS, &args, stream)
+            : cuda_launch_columns(device, CUDA_KERNEL_column_sums, columns, kernel->chunks, &args,
+                                  stream));
+    return cuda_launch_columns(device, CUDA_KERNEL_column_sums_end, columns, 1, &args, stream);
+}
+
 /* --- the slots --- */
 
 static bool types_known(const struct op_call *call) {

@@ -7,7 +7,7 @@
 
 extern const unsigned char cuda_fatbin[];
 
-enum { ROW_THREADS = 128, ELEMENT_THREADS = 256, COLUMNS = 32, ROWS = 8 };
+enum { ROW_THREADS = CUDA_ROW_THREADS, ELEMENT_THREADS = 256, COLUMNS = 32, ROWS = 8 };
 /* Blocks beyond this loop over what is left. */
 enum { MOST_BLOCKS = 1 << 20 };
 
@@ -54,6 +54,20 @@ enum status cuda_launch_elements(struct cuda_device *device, enum cuda_kernel_id
     unsigned grid[] = {at_most((count + ELEMENT_THREADS - 1) / ELEMENT_THREADS), 1};
     if (count == 0) return STATUS_OK;
     return launch(device, id, grid, (unsigned[]){ELEMENT_THREADS, 1}, args, stream);
+}
+
+enum status cuda_launch_blocks(struct cuda_device *device, enum cuda_kernel_id id, int64_t blocks,
+                               int64_t pieces, const void *args, CUstream stream) {
+    unsigned grid[] = {(unsigned)blocks, (unsigned)pieces};
+    return launch(device, id, grid, (unsigned[]){ELEMENT_THREADS, 1}, args, stream);
+}
+
+enum status cuda_launch_groups(struct cuda_device *device, enum cuda_kernel_id id, int64_t count,
+                               const void *args, CUstream stream) {
+    enum { GROUP = 8, BLOCKS_EACH = 8 };
+    int64_t blocks = (count / GROUP + ELEMENT_THREADS - 1) / ELEMENT_THREADS;
+    int64_t most = (int64_t)device->processors * BLOCKS_EACH;
+    return cuda_launch_blocks(device, id, blocks < most ? blocks : most, 1, args, stream);
 }
 
 enum status cuda_launch_rows(struct cuda_device *device, enum cuda_kernel_id id, int64_t rows,

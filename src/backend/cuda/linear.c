@@ -5,8 +5,8 @@
 #include "backend/cuda/product.h"
 #include "op/rule.h"
 
-enum { PART_SUMS, PART_WORK, PART_BIAS };
-enum { ALIGN = 64 }; /* of every tensor's memory */
+enum { PART_WORK = 1, PART_BIAS }; /* the first are cuda_cut_rows' sums */
+enum { ALIGN = 64 };               /* of every tensor's memory */
 
 /* A whole tensor as a matrix of rows of `columns`. */
 static struct cuda_matrix matrix(enum dtype dtype, int64_t columns, bool transpose) {
@@ -114,17 +114,11 @@ enum status cuda_linear_bwd_data(struct cuda_kernel *kernel, const struct layout
 
 static enum status run_bwd_weight(struct cuda_kernel *kernel, void *const in[], void *const out[],
                                   void *scratch, CUstream stream) {
-    struct cuda_device *device = cuda_kernel_device(kernel);
     bool across = kernel->call.attrs.across;
     TRY(multiply(kernel, in[across ? 0 : 1], in[across ? 1 : 0], NULL, out[0], scratch, stream));
     if (!kernel->call.attrs.has_bias) return STATUS_OK;
-    struct cuda_column_sums args = {
-        cuda_in(kernel, 1, in), cuda_out(kernel, 1, out), cuda_part_at(kernel, PART_SUMS, scratch),
-        kernel->rows,           kernel->columns,          kernel->chunk_rows,
-        kernel->chunks};
-    TRY(cuda_launch_columns(device, CUDA_KERNEL_column_sums, args.columns, args.chunks, &args,
-                            stream));
-    return cuda_launch_elements(device, CUDA_KERNEL_column_sums_end, args.columns, &args, stream);
+    return cuda_sum_columns(kernel, cuda_in(kernel, 1, in), cuda_out(kernel, 1, out), scratch,
+                            stream);
 }
 
 enum status cuda_linear_bwd_weight(struct cuda_kernel *kernel, const struct layout *const in[]) {

@@ -25,6 +25,13 @@ static void prepare(struct cuda_kernel *kernel, const struct layout *like, int x
                       2);
 }
 
+/* Whole groups of eight channels lie together: a thread reads one at once. */
+static bool is_wide(const struct cuda_kernel *kernel) {
+    enum { GROUP = 8, MOST = 2048 };
+    const struct cuda_planes *p = &kernel->planes;
+    return (p->last || p->plane == 1) && p->channels % GROUP == 0 && p->channels <= MOST;
+}
+
 /* Two sums of each channel into the first part of the scratch. */
 static enum status run_moments(const struct cuda_kernel *kernel, struct cuda_reals x,
                                struct cuda_reals dy, const float *mean, const unsigned char *mask,
@@ -37,6 +44,9 @@ static enum status run_moments(const struct cuda_kernel *kernel, struct cuda_rea
                                 .partial = cuda_part_at(kernel, PART_SUMS, scratch),
                                 .chunk_rows = kernel->chunk_rows,
                                 .chunks = kernel->chunks};
+    if (is_wide(kernel))
+        return cuda_launch_blocks(cuda_kernel_device(kernel), CUDA_KERNEL_moments_wide,
+                                  kernel->chunks, 1, &args, stream);
     return cuda_launch_columns(cuda_kernel_device(kernel), CUDA_KERNEL_moments,
                                kernel->planes.channels, kernel->chunks, &args, stream);
 }
@@ -52,8 +62,8 @@ static enum status run_statistics(const struct cuda_kernel *kernel, struct cuda_
                                    .var = var,
                                    .count = count};
     TRY(run_moments(kernel, x, (struct cuda_reals){0}, NULL, NULL, scratch, stream));
-    return cuda_launch_elements(cuda_kernel_device(kernel), CUDA_KERNEL_moments_end, end.channels,
-                                &end, stream);
+    return cuda_launch_columns(cuda_kernel_device(kernel), CUDA_KERNEL_moments_end, end.channels, 1,
+                               &end, stream);
 }
 
 /* --- forward --- */
@@ -73,6 +83,9 @@ static struct cuda_norm_apply apply_args(const struct cuda_kernel *kernel, void 
 
 static enum status run_apply(const struct cuda_kernel *kernel, const struct cuda_norm_apply *args,
                              CUstream stream) {
+    if (is_wide(kernel))
+        return cuda_launch_groups(cuda_kernel_device(kernel), CUDA_KERNEL_norm_apply_wide,
+                                  element_count(kernel), args, stream);
     return cuda_launch_elements(cuda_kernel_device(kernel), CUDA_KERNEL_norm_apply,
                                 element_count(kernel), args, stream);
 }
@@ -191,6 +204,9 @@ static enum status run_dx(const struct cuda_kernel *kernel, struct cuda_norm_bwd
                           CUstream stream) {
     args->planes = kernel->planes;
     args->epsilon = kernel->call.attrs.norm.epsilon;
+    if (is_wide(kernel))
+        return cuda_launch_groups(cuda_kernel_device(kernel), CUDA_KERNEL_norm_bwd_wide,
+                                  element_count(kernel), args, stream);
     return cuda_launch_elements(cuda_kernel_device(kernel), CUDA_KERNEL_norm_bwd,
                                 element_count(kernel), args, stream);
 }
@@ -205,8 +221,8 @@ static enum status run_sums(const struct cuda_kernel *kernel, void *const in[], 
     end->chunks = kernel->chunks;
     end->rows = row_count(kernel);
     end->epsilon = kernel->call.attrs.norm.epsilon;
-    return cuda_launch_elements(cuda_kernel_device(kernel), CUDA_KERNEL_norm_bwd_end, end->channels,
-                                end, stream);
+    return cuda_launch_columns(cuda_kernel_device(kernel), CUDA_KERNEL_norm_bwd_end, end->channels,
+                               1, end, stream);
 }
 
 static enum status run_bwd(struct cuda_kernel *kernel, void *const in[], void *const out[],
@@ -305,8 +321,8 @@ static enum status run_layer_norm(struct cuda_kernel *kernel, void *const in[], 
                                    .rows = kernel->rows,
                                    .columns = kernel->columns,
                                    .epsilon = kernel->call.attrs.norm.epsilon};
-    return cuda_launch_rows(cuda_kernel_device(kernel), CUDA_KERNEL_layer_norm, kernel->rows, &args,
-                            stream);
+    return cuda_launch_warps(cuda_kernel_device(kernel), CUDA_KERNEL_layer_norm, kernel->rows,
+                             &args, stream);
 }
 
 enum status cuda_layer_norm(struct cuda_kernel *kernel, const struct layout *const in[]) {
@@ -336,10 +352,14 @@ static enum status run_layer_norm_bwd(struct cuda_kernel *kernel, void *const in
                                        .chunk_rows = kernel->chunk_rows,
                                        .chunks = kernel->chunks,
                                        .epsilon = kernel->call.attrs.norm.epsilon};
-    TRY(cuda_launch_columns(device, CUDA_KERNEL_layer_norm_sums, args.columns, args.chunks, &args,
+    bool wide = args.columns % 8 == 0 && args.columns <= 2048;
+    TRY(wide ? cuda_launch_blocks(device, CUDA_KERNEL_layer_norm_sums_wide, args.chunks, 1, &args,
+                                  stream)
+             : cuda_launch_columns(device, CUDA_KERNEL_layer_norm_sums, args.columns, args.chunks,
+                                   &args, stream));
+    TRY(cuda_launch_columns(device, CUDA_KERNEL_layer_norm_sums_end, args.columns, 1, &args,
                             stream));
-    TRY(cuda_launch_elements(device, CUDA_KERNEL_layer_norm_sums_end, args.columns, &args, stream));
-    return cuda_launch_rows(device, CUDA_KERNEL_layer_norm_bwd, args.rows, &args, stream);
+    return cuda_launch_warps(device, CUDA_KERNEL_layer_norm_bwd, args.rows, &args, stream);
 }
 
 enum status cuda_layer_norm_bwd(struct cuda_kernel *kernel, const struct layout *const in[]) {

@@ -31,40 +31,92 @@ KERNEL_OF(moments, cuda_moments) {
     to[a.planes.channels] = t;
 }
 
-static __device__ void add_chunks(const double *partial, int64_t chunks, int64_t channels, int64_t c,
+/* The sums of the chunks of channel c, for blocks of 32 channels by 8 threads: true in the one that has
+ * them. */
+static __device__ bool add_chunks(const double *partial, int64_t chunks, int64_t channels, int64_t c,
                                   double *s, double *t) {
+    __shared__ double first[8][33], second[8][33];
     *s = *t = 0;
-    for (int64_t k = 0; k < chunks; k++, partial += 2 * channels) {
-        *s += partial[c];
-        *t += partial[channels + c];
+    for (int64_t k = threadIdx.y; c < channels && k < chunks; k += 8) {
+        *s += partial[k * 2 * channels + c];
+        *t += partial[k * 2 * channels + channels + c];
+    }
+    first[threadIdx.y][threadIdx.x] = *s;
+    second[threadIdx.y][threadIdx.x] = *t;
+    __syncthreads();
+    if (threadIdx.y != 0 || c >= channels) return false;
+    for (int k = 1; k < 8; k++) *s += first[k][threadIdx.x], *t += second[k][threadIdx.x];
+    return true;
+}
+
+/* With the channels last and in whole groups of eight: a thread has one group and takes rows in turn,
+ * `a.together` threads of a block the same group. Rows of a chunk are added in order. */
+KERNEL_OF(moments_wide, cuda_moments) {
+    __shared__ double sums[256][WIDE];
+    int64_t channels = a.planes.channels, groups = channels / WIDE;
+    int together = (int)(256 / groups), group = (int)(threadIdx.x % groups);
+    int row = (int)(threadIdx.x / groups);
+    int64_t begin = (int64_t)blockIdx.x * a.chunk_rows, rows = a.planes.batch * a.planes.plane;
+    int64_t end = begin + a.chunk_rows < rows ? begin + a.chunk_rows : rows;
+    bool backward = a.dy.data != nullptr;
+    double s[WIDE] = {0}, t[WIDE] = {0};
+    float mean[WIDE] = {0};
+    if (backward)
+        for (int k = 0; k < WIDE; k++) mean[k] = a.mean[group * WIDE + k];
+    for (int64_t r = begin + row; r < end && row < together; r += together) {
+        float x[WIDE], g[WIDE];
+        int64_t i = r * channels + group * WIDE;
+        get8(a.x, i, x);
+        if (backward)
+            get8(a.dy, i, g);
+        else
+            for (int k = 0; k < WIDE; k++) g[k] = x[k];
+        uint64_t mask = a.mask ? *(const uint64_t *)(a.mask + i) : ~(uint64_t)0;
+        for (int k = 0; k < WIDE; k++) {
+            if (!(mask >> (8 * k) & 0xFF)) continue;
+            s[k] += g[k];
+            t[k] += (double)g[k] * ((double)x[k] - mean[k]);
+        }
+    }
+    double *to = a.partial + (int64_t)blockIdx.x * 2 * channels;
+    for (int half = 0; half < 2; half++) {
+        __syncthreads();
+        for (int k = 0; k < WIDE; k++) sums[threadIdx.x][k] = half ? t[k] : s[k];
+        __syncthreads();
+        for (int64_t c = threadIdx.x; c < channels; c += 256) {
+            double sum = 0;
+            for (int r = 0; r < together; r++) sum += sums[r * groups + c / WIDE][c % WIDE];
+            to[half * channels + c] = sum;
+        }
     }
 }
 
+#define CHANNEL ((int64_t)blockIdx.x * 32 + threadIdx.x)
+
 KERNEL_OF(moments_end, cuda_moments_end) {
-    EACH(c, a.channels) {
-        double s, t;
-        add_chunks(a.partial, a.chunks, a.channels, c, &s, &t);
-        double mean = s / a.rows, var = t / a.rows - mean * mean;
-        a.mean[c] = (float)mean;
-        a.var[c] = (float)(var < 0 ? 0 : var);
-        if (a.count && c == 0) *a.count = (float)a.rows;
-    }
+    int64_t c = CHANNEL;
+    double s, t;
+    if (!add_chunks(a.partial, a.chunks, a.channels, c, &s, &t)) return;
+    double mean = s / a.rows, var = t / a.rows - mean * mean;
+    a.mean[c] = (float)mean;
+    a.var[c] = (float)(var < 0 ? 0 : var);
+    if (a.count && c == 0) *a.count = (float)a.rows;
 }
 
 KERNEL_OF(norm_bwd_end, cuda_norm_bwd_end) {
-    EACH(c, a.channels) {
-        double s, t, inverse = 1 / sqrt((double)a.var[c] + a.epsilon);
-        add_chunks(a.partial, a.chunks, a.channels, c, &s, &t);
-        a.dshift[c] = (float)s;
-        a.dscale[c] = (float)(t * inverse);
-        if (a.sums) {
-            a.sums[c] = (float)s;
-            a.sums[a.channels + c] = (float)t;
-        }
-        if (a.pull) {
-            a.pull[c] = (float)(s / a.rows);
-            a.pull[a.channels + c] = (float)(t * inverse * inverse / a.rows);
-        }
+    int64_t c = CHANNEL;
+    double s, t;
+    if (!add_chunks(a.partial, a.chunks, a.channels, c, &s, &t)) return;
+    double inverse = 1 / sqrt((double)a.var[c] + a.epsilon);
+    a.dshift[c] = (float)s;
+    a.dscale[c] = (float)(t * inverse);
+    if (a.sums) {
+        a.sums[c] = (float)s;
+        a.sums[a.channels + c] = (float)t;
+    }
+    if (a.pull) {
+        a.pull[c] = (float)(s / a.rows);
+        a.pull[a.channels + c] = (float)(t * inverse * inverse / a.rows);
     }
 }
 
@@ -104,6 +156,57 @@ KERNEL_OF(norm_bwd, cuda_norm_bwd) {
     }
 }
 
+/* With the channels last in whole groups of eight: a thread keeps its group, whose factors it makes
+ * once. */
+#define EACH_OF_GROUP(i, planes)                                                                   \
+    for (int64_t groups = (planes).channels / WIDE, all = (int64_t)gridDim.x * blockDim.x / groups * groups,  \
+                 thread = (int64_t)blockIdx.x * blockDim.x + threadIdx.x,                          \
+                 i = thread < all ? thread * WIDE : INT64_MAX;                                     \
+         i < (planes).batch * (planes).plane * (planes).channels; i += all * WIDE)
+
+KERNEL_OF(norm_apply_wide, cuda_norm_apply) {
+    float factor[WIDE], mean[WIDE], shift[WIDE], v[WIDE], w[WIDE];
+    int64_t first = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) % (a.planes.channels / WIDE) * WIDE;
+    for (int k = 0; k < WIDE; k++) {
+        factor[k] = a.scale[first + k] / sqrtf(a.var[first + k] + a.epsilon);
+        mean[k] = a.mean[first + k], shift[k] = a.shift[first + k];
+    }
+    EACH_OF_GROUP(i, a.planes) {
+        uint64_t mask = 0;
+        get8(a.x, i, v);
+        if (a.residual.data) get8(a.residual, i, w);
+        for (int k = 0; k < WIDE; k++) {
+            float sum = (v[k] - mean[k]) * factor[k] + shift[k];
+            if (a.residual.data) sum += w[k];
+            v[k] = activate(a.function, sum);
+            mask |= (uint64_t)!(v[k] <= 0) << (8 * k);
+        }
+        put8(a.y, i, v);
+        if (a.mask) *(uint64_t *)(a.mask + i) = mask;
+    }
+}
+
+KERNEL_OF(norm_bwd_wide, cuda_norm_bwd) {
+    float factor[WIDE], mean[WIDE], pull[WIDE], lean[WIDE], g[WIDE], x[WIDE];
+    int64_t first = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) % (a.planes.channels / WIDE) * WIDE;
+    for (int k = 0; k < WIDE; k++) {
+        factor[k] = a.scale[first + k] * (1 / sqrtf(a.var[first + k] + a.epsilon));
+        mean[k] = a.mean[first + k];
+        pull[k] = a.pull[first + k], lean[k] = a.pull[a.planes.channels + first + k];
+    }
+    EACH_OF_GROUP(i, a.planes) {
+        get8(a.dy, i, g);
+        get8(a.x, i, x);
+        uint64_t mask = a.mask ? *(const uint64_t *)(a.mask + i) : ~(uint64_t)0;
+        for (int k = 0; k < WIDE; k++)
+            if (!(mask >> (8 * k) & 0xFF)) g[k] = 0;
+        if (a.dresidual.data) put8(a.dresidual, i, g);
+        for (int k = 0; k < WIDE; k++)
+            g[k] = factor[k] * (g[k] - pull[k] - (x[k] - mean[k]) * lean[k]);
+        put8(a.dx, i, g);
+    }
+}
+
 /* Chan's rule, in rank order. */
 KERNEL_OF(norm_merge, cuda_norm_merge) {
     EACH(c, a.channels) {
@@ -137,37 +240,37 @@ KERNEL_OF(norm_track, cuda_norm_track) {
     }
 }
 
-/* --- layer norm: a block a row --- */
+/* --- layer norm: a warp a row --- */
 
 KERNEL_OF(layer_norm, cuda_layer_norm) {
-    EACH_ROW(r, a.rows) {
+    EACH_WARP_ROW(r, a.rows) {
         int64_t at = r * a.columns;
         float sum = 0, squares = 0;
-        EACH_COLUMN(c, a.columns) sum += get(a.x, at + c);
-        float mean = block_sum(sum) / (float)a.columns;
-        EACH_COLUMN(c, a.columns) {
+        EACH_LANE(c, a.columns) sum += get(a.x, at + c);
+        float mean = warp_sum(sum) / (float)a.columns;
+        EACH_LANE(c, a.columns) {
             float d = get(a.x, at + c) - mean;
             squares += d * d;
         }
-        float var = block_sum(squares) / (float)a.columns, inverse = 1 / sqrtf(var + a.epsilon);
-        EACH_COLUMN(c, a.columns)
+        float var = warp_sum(squares) / (float)a.columns, inverse = 1 / sqrtf(var + a.epsilon);
+        EACH_LANE(c, a.columns)
             put(a.y, at + c, (get(a.x, at + c) - mean) * inverse * a.scale[c] + a.shift[c]);
-        if (threadIdx.x == 0) a.mean[r] = mean, a.var[r] = var;
+        if (threadIdx.x % 32 == 0) a.mean[r] = mean, a.var[r] = var;
     }
 }
 
 KERNEL_OF(layer_norm_bwd, cuda_layer_norm_bwd) {
-    EACH_ROW(r, a.rows) {
+    EACH_WARP_ROW(r, a.rows) {
         int64_t at = r * a.columns;
         float mean = a.mean[r], inverse = 1 / sqrtf(a.var[r] + a.epsilon), s = 0, t = 0;
-        EACH_COLUMN(c, a.columns) {
+        EACH_LANE(c, a.columns) {
             float g = get(a.dy, at + c) * a.scale[c];
             s += g;
             t += g * (get(a.x, at + c) - mean) * inverse;
         }
-        s = block_sum(s) / (float)a.columns;
-        t = block_sum(t) / (float)a.columns;
-        EACH_COLUMN(c, a.columns) {
+        s = warp_sum(s) / (float)a.columns;
+        t = warp_sum(t) / (float)a.columns;
+        EACH_LANE(c, a.columns) {
             float g = get(a.dy, at + c) * a.scale[c], normal = (get(a.x, at + c) - mean) * inverse;
             put(a.dx, at + c, inverse * (g - s - normal * t));
         }
@@ -195,11 +298,40 @@ KERNEL_OF(layer_norm_sums, cuda_layer_norm_bwd) {
     to[a.columns] = t;
 }
 
-KERNEL_OF(layer_norm_sums_end, cuda_layer_norm_bwd) {
-    EACH(c, a.columns) {
-        double s, t;
-        add_chunks(a.partial, a.chunks, a.columns, c, &s, &t);
-        a.dshift[c] = (float)s;
-        a.dscale[c] = (float)t;
+/* As moments_wide, of a table's columns. */
+KERNEL_OF(layer_norm_sums_wide, cuda_layer_norm_bwd) {
+    __shared__ double sums[256][WIDE];
+    int64_t groups = a.columns / WIDE, begin = (int64_t)blockIdx.x * a.chunk_rows;
+    int together = (int)(256 / groups), group = (int)(threadIdx.x % groups);
+    int row = (int)(threadIdx.x / groups);
+    int64_t end = begin + a.chunk_rows < a.rows ? begin + a.chunk_rows : a.rows;
+    double s[WIDE] = {0}, t[WIDE] = {0};
+    for (int64_t r = begin + row; r < end && row < together; r += together) {
+        float x[WIDE], dy[WIDE], mean = a.mean[r], inverse = 1 / sqrtf(a.var[r] + a.epsilon);
+        get8(a.dy, r * a.columns + group * WIDE, dy);
+        get8(a.x, r * a.columns + group * WIDE, x);
+        for (int k = 0; k < WIDE; k++) {
+            s[k] += dy[k];
+            t[k] += dy[k] * (x[k] - mean) * inverse;
+        }
     }
+    double *to = a.partial + (int64_t)blockIdx.x * 2 * a.columns;
+    for (int half = 0; half < 2; half++) {
+        __syncthreads();
+        for (int k = 0; k < WIDE; k++) sums[threadIdx.x][k] = half ? t[k] : s[k];
+        __syncthreads();
+        for (int64_t c = threadIdx.x; c < a.columns; c += 256) {
+            double sum = 0;
+            for (int r = 0; r < together; r++) sum += sums[r * groups + c / WIDE][c % WIDE];
+            to[half * a.columns + c] = sum;
+        }
+    }
+}
+
+KERNEL_OF(layer_norm_sums_end, cuda_layer_norm_bwd) {
+    int64_t c = CHANNEL;
+    double s, t;
+    if (!add_chunks(a.partial, a.chunks, a.columns, c, &s, &t)) return;
+    a.dshift[c] = (float)s;
+    a.dscale[c] = (float)t;
 }

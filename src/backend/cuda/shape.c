@@ -2,6 +2,49 @@
 #include "backend/cuda/cuda.h"
 #include "op/rule.h"
 
+/* Do rows of both sides lie together, and begin where eight elements can be read at once? */
+static bool is_wide(const struct cuda_copy *a) {
+    enum { GROUP = 8, ALIGN = 16 };
+    int last = a->rank - 1;
+    if (last < 0 || a->dim[last] % GROUP || a->from_step[last] != 1 || a->to_step[last] != 1)
+        return false;
+    for (int d = 0; d < last; d++)
+        if (a->from_step[d] % GROUP || a->to_step[d] % GROUP) return false;
+    return (uintptr_t)a->from.data % ALIGN == 0 && (uintptr_t)a->to.data % ALIGN == 0;
+}
+
+/* Dimensions that lie one behind the other on both sides become one: fewer divisions. */
+static void join(struct cuda_copy *a) {
+    int rank = 0;
+    for (int d = 0; d < a->rank; d++) {
+        int p = rank - 1;
+        bool joins = rank > 0 && a->from_step[p] == a->from_step[d] * a->dim[d] &&
+                     a->to_step[p] == a->to_step[d] * a->dim[d];
+        int to = joins ? p : rank++;
+        a->dim[to] = joins ? a->dim[p] * a->dim[d] : a->dim[d];
+        a->from_step[to] = a->from_step[d];
+        a->to_step[to] = a->to_step[d];
+    }
+    a->rank = rank;
+}
+
+/* The last dimension in memory last: neighbours in the order that they are written in. */
+static void sort(struct cuda_copy *a) {
+    for (int i = 1; i < a->rank; i++)
+        for (int d = i; d > 0 && a->to_step[d - 1] < a->to_step[d]; d--) {
+            int64_t dim = a->dim[d], from = a->from_step[d], to = a->to_step[d];
+            a->dim[d] = a->dim[d - 1], a->from_step[d] = a->from_step[d - 1],
+            a->to_step[d] = a->to_step[d - 1];
+            a->dim[d - 1] = dim, a->from_step[d - 1] = from, a->to_step[d - 1] = to;
+        }
+}
+
+void cuda_copy_widen(struct cuda_copy *args) {
+    sort(args);
+    join(args);
+    args->wide = is_wide(args);
+}
+
 /* A copy of all of `shape`, both sides plain until told otherwise. */
 static struct cuda_copy copy_of(const struct shape *shape, const struct layout *from,
                                 const struct layout *to) {
@@ -12,8 +55,9 @@ static struct cuda_copy copy_of(const struct shape *shape, const struct layout *
     return a;
 }
 
-static enum status run_copy(const struct cuda_kernel *kernel, const struct cuda_copy *args,
+static enum status run_copy(const struct cuda_kernel *kernel, struct cuda_copy *args,
                             CUstream stream) {
+    cuda_copy_widen(args);
     return cuda_launch_elements(cuda_kernel_device(kernel), CUDA_KERNEL_copy, args->count, args,
                                 stream);
 }
@@ -159,14 +203,8 @@ enum status cuda_slice_bwd(struct cuda_kernel *kernel, const struct layout *cons
 
 static enum status run_sum_batch(struct cuda_kernel *kernel, void *const in[], void *const out[],
                                  void *scratch, CUstream stream) {
-    struct cuda_device *device = cuda_kernel_device(kernel);
-    struct cuda_column_sums args = {
-        cuda_in(kernel, 0, in), cuda_out(kernel, 0, out), cuda_part_at(kernel, 0, scratch),
-        kernel->rows,           kernel->columns,          kernel->chunk_rows,
-        kernel->chunks};
-    TRY(cuda_launch_columns(device, CUDA_KERNEL_column_sums, args.columns, args.chunks, &args,
-                            stream));
-    return cuda_launch_elements(device, CUDA_KERNEL_column_sums_end, args.columns, &args, stream);
+    return cuda_sum_columns(kernel, cuda_in(kernel, 0, in), cuda_out(kernel, 0, out), scratch,
+                            stream);
 }
 
 enum status cuda_sum_batch(struct cuda_kernel *kernel, const struct layout *const in[]) {
