@@ -10,6 +10,7 @@ CFLAGS ?= -O2 -g
 PREFIX ?= /usr/local
 SAN ?=
 MPI ?=
+CUDA ?=
 V ?=
 
 .DEFAULT_GOAL := all
@@ -22,6 +23,7 @@ endif
 comma := ,
 B := build$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(MPI),-$(MPI))
 F := build-fuzz
+K := build-cuda
 Q := $(if $(V),,@)
 say = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(2)')
 
@@ -48,8 +50,8 @@ $(DEPS_OK): scripts/deps
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)
 include $(B)/config.mk
 endif
-$(B)/config.mk: scripts/configure $(DEPS_OK)
-	@CC='$(CC)' MPI='$(MPI)' scripts/configure > $@.new
+$(B)/config.mk: scripts/configure $(DEPS_OK) $(B)/asked
+	@CC='$(CC)' MPI='$(MPI)' CUDA='$(CUDA)' scripts/configure > $@.new
 	@mv $@.new $@
 
 # --- flags ---------------------------------------------------------------------------------------------------------
@@ -66,7 +68,9 @@ LIBS = $(CONFIG_LIBS) -lz -ljansson -lyaml -lisal -lzmq -lpthread -lm
 # Objects depend on flags, libraries on sources: files that are rewritten only when what they say changes.
 $(B)/flags: CONTENT = $(CC) $(shell $(CC) --version | head -n 1) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(LIBS)
 $(B)/sources $(F)/sources: CONTENT = $(SRC)
-$(B)/flags $(B)/sources $(F)/flags $(F)/sources: FORCE
+$(B)/asked: CONTENT = CUDA=$(CUDA)
+$(K)/flags: CONTENT = $(NVCC) $(NVCC_FLAGS)
+$(B)/flags $(B)/sources $(B)/asked $(F)/flags $(F)/sources $(K)/flags: FORCE
 	@mkdir -p $(@D)
 	@echo '$(CONTENT)' > $@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
@@ -80,8 +84,9 @@ NO_PICTURES = $(if $(HAVE_PICTURES),,$(wildcard src/data/folder*.c) $(wildcard s
 NO_LINES = $(if $(HAVE_MPI),,src/comm/mpi.c) $(if $(HAVE_UCX),,src/comm/ucx.c) \
            $(if $(HAVE_MPI)$(HAVE_UCX),,src/comm/hosts.c)
 NO_MUNGE = $(if $(HAVE_MUNGE),,src/control/munge.c)
+NO_CUDA = $(if $(HAVE_CUDA),,$(wildcard src/backend/cuda/*.c) src/backend/cuda/fatbin.S)
 MAIN := $(wildcard src/cli/main.c)
-SRC := $(filter-out $(MAIN) $(OTHER_ONEDNN) $(NO_HDF5) $(NO_PICTURES) $(NO_LINES) $(NO_MUNGE),$(sort $(shell find src -name '*.c' -o -name '*.S')))
+SRC := $(filter-out $(MAIN) $(OTHER_ONEDNN) $(NO_HDF5) $(NO_PICTURES) $(NO_LINES) $(NO_MUNGE) $(NO_CUDA),$(sort $(shell find src -name '*.c' -o -name '*.S')))
 OBJ = $(patsubst %,$(B)/%.o,$(basename $(SRC)))
 MAIN_OBJ = $(MAIN:%.c=$(B)/%.o)
 SHARED := $(B)/libstretto.so.$(VERSION)
@@ -97,6 +102,20 @@ $(B)/%.o: %.S $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,AS,$<)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+
+# Our GPU kernels: one fatbin of all .cu files, machine code for Ampere and Hopper and PTX for what comes after. It depends
+# on no flag of the C compiler, so every build shares it. Without contraction a formula has the bits it has in C.
+KERNELS := $(sort $(wildcard src/backend/cuda/*.cu))
+NVCC_FLAGS := -std=c++17 -O3 -fmad=false -Isrc -Werror all-warnings --threads 2 -gencode arch=compute_80,code=sm_80 \
+              -gencode arch=compute_90,code=sm_90 -gencode arch=compute_90,code=compute_90
+$(K)/kernels.cu: $(KERNELS)
+	@mkdir -p $(@D)
+	@for f in $(KERNELS:src/%=%); do echo "#include \"$$f\""; done > $@
+$(K)/kernels.fatbin: $(K)/kernels.cu $(KERNELS) src/backend/cuda/args.h src/backend/cuda/args_rows.h src/backend/cuda/device.h src/backend/cuda/random.h src/tensor/tensor.h src/tensor/dtype.def $(K)/flags
+	$(call say,NVCC,$(words $(KERNELS)) files of src/backend/cuda)
+	$(Q)$(NVCC) $(NVCC_FLAGS) -fatbin $< -o $@
+$(B)/src/backend/cuda/fatbin.o $(F)/src/backend/cuda/fatbin.o: $(K)/kernels.fatbin
+$(B)/src/backend/cuda/fatbin.o $(F)/src/backend/cuda/fatbin.o: private STD_FLAGS += -DCUDA_FATBIN='"$(K)/kernels.fatbin"'
 
 # x.S embeds the files of the folder x/ beside it; .incbin leaves no trace in the dependency files.
 $(foreach s,$(filter %.S,$(SRC)),$(eval $(B)/$(s:.S=.o): $(wildcard $(s:.S=)/*)))
@@ -152,6 +171,16 @@ $(B)/wire-probe: $(B)/tests/ranks/wire.o $(B)/tests/unit/comm/trial.o $(B)/libst
 
 # The drawings that `make test-page` looks at.
 $(B)/pages: $(B)/tests/page/pages.o $(B)/tests/unit/record/sample.o $(B)/libstretto.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
+
+# Programs of `make test-gpu`: operations and arrays of a device against the reference, models against the CPU.
+GPU_SHARED = $(B)/tests/gpu/tap.o $(B)/libstretto.a
+$(B)/gpu-ops: $(B)/tests/gpu/ops.o $(B)/tests/unit/op/cases.o $(B)/tests/unit/op/chain.o $(GPU_SHARED)
+$(B)/gpu-arrays: $(B)/tests/gpu/arrays.o $(GPU_SHARED)
+$(B)/gpu-models: $(B)/tests/gpu/models.o $(B)/tests/unit/golden/golden.o $(B)/tests/unit/golden/run_graph.o $(GPU_SHARED)
+GPU_TESTS = $(B)/gpu-arrays $(B)/gpu-ops $(B)/gpu-models
+$(GPU_TESTS):
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
@@ -224,6 +253,10 @@ test-slurm test-hosts: all $(B)/rank-probe
 test-page: all $(B)/pages
 	@B=$(B) scripts/test-page
 
+# What runs on a GPU, against the reference kernels and the CPU; SEED=n draws other numbers, TYPES='f32,bf16' some types.
+test-gpu: $(GPU_TESTS)
+	@B=$(B) SEED='$(if $(filter command line,$(origin SEED)),$(SEED))' TYPES='$(TYPES)' scripts/test-gpu
+
 # MUTANTS programs damaged in one place or two: none that would train otherwise may pass the verifier.
 MUTANTS ?= 500000
 SEED ?= 1
@@ -291,6 +324,15 @@ bench-ops: $(B)/bench-ops
 	@$(B)/bench-ops $(OPS)
 
 $(B)/bench-ops: $(B)/bench/ops.o $(B)/bench/ops_floor.o $(B)/libstretto.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
+
+# Forward and backward on a GPU, operation by operation; PASS='cuda resnet50 64 224 bf16' names device, model, batch, size, type.
+PASS ?= cuda resnet50 64 224 bf16
+bench-gpu-pass: $(B)/bench-gpu-pass
+	@$(B)/bench-gpu-pass $(PASS)
+
+$(B)/bench-gpu-pass: $(B)/bench/gpu_pass.o $(B)/tests/unit/golden/run_graph.o $(B)/libstretto.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
@@ -397,7 +439,7 @@ format:
 clean:
 	rm -rf build build-*
 
-.PHONY: all run test test-long test-both fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-scaling bench-ranks bench-pipes bench-hosts bench-ops bench-exec bench-comm bench-delay bench-loader bench-memory bench-sim bench-simulator unit-tests install uninstall pictures layers lint docs-check format clean help FORCE
+.PHONY: all run test test-long test-both fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-scaling bench-ranks bench-pipes bench-hosts bench-ops bench-exec bench-comm bench-delay bench-loader bench-memory bench-sim bench-simulator unit-tests install uninstall pictures layers lint docs-check format clean help test-gpu bench-gpu-pass FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o $(F)/%.o
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)

@@ -20,8 +20,20 @@ static const struct backend *const all[] = {
     NULL,
 };
 
+static const char *const names[] = {
+#define BACKEND(name) #name,
+#define MISSING(name, needs) #name,
+#include "backend/backend.def"
+#undef BACKEND
+    NULL,
+};
+
 const struct backend *const *backend_all(void) {
     return all;
+}
+
+const char *backend_name_at(int index) {
+    return names[index];
 }
 
 const struct backend *backend_find(const char *name) {
@@ -39,10 +51,38 @@ const char *backend_tried_isa(void) {
 
 static enum status fail_unknown(const char *name) {
     char known[256] = "";
+#define BACKEND(of)
+#define MISSING(of, needs)                                                                         \
+    if (strcmp(name, #of) == 0)                                                                    \
+        return fail(STATUS_USAGE,                                                                  \
+                    "this build has no device " #of "\n"                                           \
+                    "  it was made without " needs "; docs/gpu.md tells how to build with them");
+#include "backend/backend.def"
+#undef BACKEND
     for (int i = 0, used = 0; all[i] && used < (int)sizeof known; i++)
         used += snprintf(known + used, sizeof known - (size_t)used, "%s%s", i ? ", " : "",
                          all[i]->name);
     return fail(STATUS_USAGE, "device \"%s\" is not known\nthis build has: %s", name, known);
+}
+
+/* Which entry of "0,2,5" a rank has, in turn. */
+static int entry_of(const char *list, int rank) {
+    int count = 1, entry = 0;
+    for (const char *at = list; *at; at++) count += *at == ',';
+    for (int i = 0; i < rank % count; i++) list = strchr(list, ',') + 1;
+    for (; *list >= '0' && *list <= '9'; list++) entry = 10 * entry + (*list - '0');
+    return entry;
+}
+
+enum status device_named(const char *text, int local_rank, const char **backend, int *index) {
+    char name[64];
+    size_t length = strcspn(text, ":");
+    snprintf(name, sizeof name, "%.*s", (int)length, text);
+    const struct backend *found = backend_find(name);
+    if (!found) return fail_unknown(name);
+    *backend = found->name;
+    *index = text[length] ? entry_of(text + length + 1, local_rank) : 0;
+    return STATUS_OK;
 }
 
 enum status device_open(const char *backend, int index, int threads, struct device **out) {

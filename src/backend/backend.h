@@ -31,6 +31,8 @@ struct device {
     int index, threads;
     bool dry; /* its kernels are only described: layouts, scratch and names; they cannot run */
     enum conv_method conv; /* of the kernels made from now on; AUTO when it opens */
+    bool tf32; /* products of f32 may round their operands to tf32, in kernels made from now on; off
+                  when it opens; acts where there is such an instruction */
 };
 
 /* How a tensor's bytes are arranged. Interned per device: equal layouts are equal pointers, owned
@@ -74,6 +76,11 @@ struct backend {
     /* Local. The instruction set that was tried here, for processes that this one starts: see
      * backend_tried_isa. NULL, or none yet: nothing to try. */
     const char *(*tried_isa)(void);
+
+    /* Local. What the device is made of, for doctor: the name of row `index`, and what this machine
+     * has of it (text NULL: only the name is asked for); false behind the last. The device is not
+     * opened for it; it logs nothing. NULL: describe says it all. */
+    bool (*part)(int index, const char **name, char *text, size_t bytes);
 
     /* Local. Are activations of this type computed here? STATUS_USAGE says why not. */
     enum status (*takes)(struct device *device, enum dtype dtype);
@@ -144,6 +151,13 @@ struct backend {
  * terminated. */
 const struct backend *backend_find(const char *name);
 const struct backend *const *backend_all(void);
+/* Local. Name of row `index` of backend.def, those that the build lacks included; NULL behind the
+ * last. */
+const char *backend_name_at(int index);
+
+/* Local. What --device says: "cuda:0,2" for local rank 1 is "cuda" and 2; without numbers, 0. The
+ * backend is one of this build: STATUS_USAGE, logged. */
+enum status device_named(const char *text, int local_rank, const char **backend, int *index);
 
 /* Local. Which instruction set this process has tried and found to work; NULL when it has not. A
  * process started on the same machine with that text in the variable need not try again. */

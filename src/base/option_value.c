@@ -148,6 +148,28 @@ static char *choice_format(const char *const *value) {
     return text_format(value);
 }
 
+/* A word, and behind a colon the numbers of the devices that ranks take in turn: "cuda:0,1". */
+static bool device_parse(const struct option_row *row, const char *text, struct arena *arena,
+                         const char **out) {
+    enum { MOST_DIGITS = 4 };
+    size_t length = strcspn(text, ":");
+    char *word = arena_text(arena, text);
+    word[length] = '\0';
+    if (!option_value_words(row, is_word, word)) return false;
+    for (const char *at = text + length; *at;) {
+        size_t digits = strspn(at + 1, "0123456789");
+        if (digits < 1 || digits > MOST_DIGITS) return false;
+        at += 1 + digits;
+        if (*at && *at != ',') return false;
+    }
+    *out = arena_text(arena, text);
+    return true;
+}
+
+static char *device_format(const char *const *value) {
+    return text_format(value);
+}
+
 static bool list_holds(char *const *item, int count, const char *word) {
     for (int i = 0; i < count; i++) {
         if (strcmp(item[i], word) == 0) return true;
@@ -410,6 +432,13 @@ static bool has_several(const struct option_row *row) {
     return option_value_words(row, is_second, &count);
 }
 
+static char *device_allowed(const struct option_row *row) {
+    char *words = with_words(row, "one of");
+    char *text = mem_format("%s; numbers of devices may follow, as in cuda:0,1", words);
+    free(words);
+    return text;
+}
+
 char *option_value_allowed(const struct option_row *row) {
     switch (row->type) {
     case OPTION_TYPE_INT: return with_interval("a whole number", row->limits);
@@ -419,6 +448,7 @@ char *option_value_allowed(const struct option_row *row) {
     case OPTION_TYPE_FLAG: return mem_text("on or off");
     case OPTION_TYPE_CHOICE:
         return with_words(row, has_several(row) ? "one of" : "only this so far");
+    case OPTION_TYPE_DEVICE: return device_allowed(row);
     case OPTION_TYPE_LIST:
         return with_words(row, "none, or a list (a,b) without repetition, out of");
     case OPTION_TYPE_NAMES:

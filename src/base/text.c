@@ -264,11 +264,21 @@ static int unbroken(const char *words) {
     return length + 1 + unit_length(words + length + 1);
 }
 
+/* A path that is longer than a line goes on in the next behind a slash; anything else stays whole.
+ */
+static int part_of_path(const char *words, int length, int room) {
+    for (int cut = room; cut > 1; cut--)
+        if (cut < length && words[cut - 1] == '/') return cut;
+    return length;
+}
+
 void text_wrap(FILE *out, const char *words, int indent, int width) {
     int column = indent;
     while (*words) {
         int length = unbroken(words), columns = 0;
         for (int i = 0; i < length; i++) columns += ((unsigned char)words[i] & 0xC0) != 0x80;
+        int part = columns > width - indent ? part_of_path(words, length, width - indent) : length;
+        if (part < length) columns = length = part;
         if (column > indent && column + 1 + columns > width) {
             fprintf(out, "\n%*s", indent, "");
             column = indent;

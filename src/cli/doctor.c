@@ -94,15 +94,26 @@ enum status doctor_report(const struct check *checks, int count, bool json, FILE
 
 /* A row for each device that is registered, after the fixed ones, and what is measured of them. */
 static struct check *all_checks(int *count) {
+    enum { MOST_PARTS = 32 };
+    static struct doctor_part parts[MOST_PARTS];
     const struct backend *const *backends = backend_all();
-    int devices = 0;
+    int devices = 0, part_count = 0;
     while (backends[devices]) devices++;
-    struct check *checks = MEM_ARRAY(struct check, doctor_check_count + devices + 1);
+    struct check *checks = MEM_ARRAY(struct check, doctor_check_count + devices + MOST_PARTS + 1);
     memcpy(checks, doctor_checks, (size_t)doctor_check_count * sizeof *checks);
-    for (int i = 0; i < devices; i++)
-        checks[doctor_check_count + i] =
-            (struct check){"devices", backends[i]->name, doctor_look_device, backends[i]->name};
-    *count = doctor_check_count + devices;
+    *count = doctor_check_count;
+    for (int i = 0; i < devices; i++) {
+        const struct backend *backend = backends[i];
+        const char *name;
+        checks[(*count)++] =
+            (struct check){"devices", backend->name, doctor_look_device, backend->name};
+        for (int k = 0; backend->part && backend->part(k, &name, NULL, 0); k++) {
+            CHECK(part_count < MOST_PARTS, "%d parts of devices", part_count);
+            parts[part_count] = (struct doctor_part){backend, k};
+            checks[(*count)++] =
+                (struct check){"devices", name, doctor_look_part, &parts[part_count++]};
+        }
+    }
     checks[(*count)++] = (struct check){"devices", "bf16 on cpu", doctor_look_bf16, NULL};
     return checks;
 }

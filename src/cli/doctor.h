@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "backend/backend.h"
 #include "base/status.h"
 #include "launch/cores.h"
 
@@ -37,6 +38,13 @@ void doctor_judge(struct finding *out, enum doctor_level level, const char *form
 /* Local. What the device named by the row's data says of itself: library, version, instruction set.
  */
 void doctor_look_device(const struct check *check, struct finding *out);
+
+/* A row of a backend's table `part`, and what this machine has of it. */
+struct doctor_part {
+    const struct backend *backend;
+    int index;
+};
+void doctor_look_part(const struct check *check, struct finding *out);
 
 /* Local, blocking (a child process a try). The best instruction set that works, by oneDNN's names.
  */

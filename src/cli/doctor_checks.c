@@ -18,6 +18,8 @@
 #include <zlib.h>
 
 #include "backend/backend.h"
+#include "backend/host.h"
+#include "base/log.h"
 #include "base/machine.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -333,13 +335,25 @@ void doctor_look_device(const struct check *check, struct finding *out) {
     const char *name = check->data;
     struct cores_share share;
     doctor_rank_share(&share);
-    if (device_open(name, 0, cores_threads(&share), &device) != STATUS_OK) {
-        doctor_say(out, "cannot be opened");
-        doctor_judge(out, DOCTOR_BAD, "--device %s would fail with the message above", name);
+    bool optional = !host_has_memory_of(backend_find(name)); /* a device that a machine may lack */
+    char said[512] = "";
+    if (optional) log_capture(said, sizeof said);
+    enum status status = device_open(name, 0, cores_threads(&share), &device);
+    if (optional) log_capture(NULL, 0);
+    if (status != STATUS_OK) {
+        doctor_say(out, optional ? "not on this machine" : "cannot be opened");
+        if (!optional)
+            doctor_judge(out, DOCTOR_BAD, "--device %s would fail with the message above", name);
         return;
     }
     device->backend->describe(device, out->value, sizeof out->value);
     device_close(&device);
+}
+
+void doctor_look_part(const struct check *check, struct finding *out) {
+    const struct doctor_part *part = check->data;
+    const char *name;
+    part->backend->part(part->index, &name, out->value, sizeof out->value);
 }
 
 const struct check doctor_checks[] = {

@@ -106,10 +106,9 @@ static bool lr_policies_word(int index, struct option_word *out) {
 }
 
 static bool devices_word(int index, struct option_word *out) {
-    const struct backend *const *all = backend_all();
     for (int i = 0; i <= index; i++)
-        if (!all[i]) return false;
-    *out = (struct option_word){.name = all[index]->name};
+        if (!backend_name_at(i)) return false;
+    *out = (struct option_word){.name = backend_name_at(index)};
     return true;
 }
 

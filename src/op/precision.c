@@ -75,17 +75,17 @@ bool op_exact_in(enum op op) {
 
 bool op_call_is_narrow(const struct op_call *call) {
     for (int i = 0; i < call->in_count; i++)
-        if (call->in[i].dtype == DTYPE_BF16) return true;
+        if (op_dtype_is_narrow(call->in[i].dtype)) return true;
     for (int i = 0; i < call->out_count; i++)
-        if (call->out[i].dtype == DTYPE_BF16) return true;
+        if (op_dtype_is_narrow(call->out[i].dtype)) return true;
     return false;
 }
 
 struct op_call op_call_wide(const struct op_call *call) {
     struct op_call wide = *call;
     for (int i = 0; i < wide.in_count; i++)
-        if (wide.in[i].dtype == DTYPE_BF16) wide.in[i].dtype = DTYPE_F32;
+        if (op_dtype_is_narrow(wide.in[i].dtype)) wide.in[i].dtype = DTYPE_F32;
     for (int i = 0; i < wide.out_count; i++)
-        if (wide.out[i].dtype == DTYPE_BF16) wide.out[i].dtype = DTYPE_F32;
+        if (op_dtype_is_narrow(wide.out[i].dtype)) wide.out[i].dtype = DTYPE_F32;
     return wide;
 }

@@ -70,7 +70,8 @@ struct run_config {
 
     const char *device;
     int device_index; /* of the machine's devices of this kind; a rank has one */
-    enum dtype dtype; /* of activations and products: f32 or bf16 */
+    enum dtype dtype; /* of activations and products: f32, bf16 or f16 */
+    bool tf32;        /* products of f32 may round their operands so */
     bool spread;      /* ranks are on several machines */
     int threads;
     enum conv_method conv;

@@ -411,6 +411,7 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     TRY_GOTO(plan->device->backend->takes(plan->device, config->dtype), failed);
     plan->device->dry = config->dry;
     plan->device->conv = config->conv;
+    plan->device->tf32 = config->tf32;
     plan_samples(plan);
     int64_t micro = config->batch / config->replicas / config->micro_batches;
     TRY_GOTO(add_micro(plan, micro, true), failed);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/host.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/option_registry.h"
@@ -336,21 +337,50 @@ static enum conv_method conv_method(const char *word) {
     return strcmp(word, "direct") == 0 ? CONV_DIRECT : CONV_WINOGRAD;
 }
 
+static enum dtype dtype_of(const char *word) {
+    if (strcmp(word, "bf16") == 0) return DTYPE_BF16;
+    return strcmp(word, "f16") == 0 ? DTYPE_F16 : DTYPE_F32;
+}
+
+/* The executor still reaches memory past the backend's table, so a device with memory of its own
+ * cannot train yet. What is missing for it on this machine is said first. */
+static enum status refuse_device(const struct run_config *config) {
+    struct device *device = NULL;
+    TRY(device_open(config->device, config->device_index, config->threads, &device));
+    device_close(&device);
+    return fail(STATUS_USAGE,
+                "--device %s: this version runs single operations on GPUs (docs/gpu.md), not yet a "
+                "training\n  --device cpu",
+                config->device);
+}
+
+static enum status resolve_device(struct resolve *resolve) {
+    struct options *options = resolve->options;
+    struct run_config *config = resolve->config;
+    TRY(device_named(options->device, resolve->place->rank, &config->device,
+                     &config->device_index));
+    config->dtype = dtype_of(options->dtype);
+    config->tf32 = strcmp(options->dtype, "tf32") == 0;
+    if (!host_has_memory_of(backend_find(config->device))) return refuse_device(config);
+    if (!config->tf32 && config->dtype != DTYPE_F16) return STATUS_OK;
+    return fail(STATUS_USAGE, "--dtype %s: device %s has f32 and bf16\n  %s needs --device cuda",
+                options->dtype, config->device, options->dtype);
+}
+
 static enum status resolve_machine(struct resolve *resolve) {
     struct options *options = resolve->options;
     struct run_config *config = resolve->config;
     if (!option_is_set(options, OPTION_threads))
         options->threads = resolve->place->threads, option_resolve(options, OPTION_threads);
     config->threads = (int)options->threads;
-    config->device = options->device;
     config->conv = conv_method(options->conv);
-    config->dtype = strcmp(options->dtype, "bf16") == 0 ? DTYPE_BF16 : DTYPE_F32;
     config->seed = (uint64_t)options->seed;
     config->workers = (int)options->workers;
     config->comm = config->ranks > 1 ? resolve_comm(options, resolve->place->spread) : NULL;
     config->spread = resolve->place->spread;
     config->saves = resolve->place->saves;
     config->dry = resolve->place->dry;
+    TRY(resolve_device(resolve));
     if (config->conv == CONV_WINOGRAD && strcmp(config->device, "ref") == 0)
         return fail(STATUS_USAGE, "--conv winograd: device ref has direct convolutions alone\n"
                                   "  --conv direct, or --device cpu");

@@ -5,7 +5,8 @@
  * the names of the model's inputs. OUT gets, for training and evaluation, the logits of each loss
  * ("train.logits.0", "eval.logits.0") and the losses ("train.loss.0"), and the gradient of every
  * parameter ("grad.NAME"). Weights go the way of a run: loaded into the store of an executor, and
- * read out of it; the graph then runs node by node. */
+ * read out of it; the graph then runs node by node, on the device of the options or, where a fourth
+ * and a fifth argument name one and a type (f32, tf32, bf16, f16), there. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,8 @@ struct job {
     struct plan *plan;
     struct exec *exec;
     struct safetensors *inputs;
+    struct device *device; /* that the graph runs on; NULL: the plan's */
+    enum dtype dtype;
 };
 
 /* Items own their names and data. */
@@ -128,7 +131,8 @@ static enum status run_phase(const struct job *job, bool training, struct list *
     shape.batch = job->plan->config.batch;
     shape.training = training;
     TRY(model_build(job->model, &shape, &graph));
-    TRY(run_graph_open_on(graph, job->plan->device, &run));
+    graph->dtype = job->dtype;
+    TRY(run_graph_open_on(graph, job->device ? job->device : job->plan->device, &run));
     TRY(set_tensors(job, &run, true));
     TRY(set_tensors(job, &run, false));
     for (int i = 0; i < graph->input_count; i++)
@@ -142,12 +146,22 @@ static enum status run_phase(const struct job *job, bool training, struct list *
     return STATUS_OK;
 }
 
+static enum status open_device(const char *name, const char *type, struct job *job) {
+    bool bf16 = strcmp(type, "bf16") == 0, f16 = strcmp(type, "f16") == 0;
+    job->dtype = bf16 ? DTYPE_BF16 : f16 ? DTYPE_F16 : DTYPE_F32;
+    TRY(device_open(name, 0, 1, &job->device));
+    job->device->tf32 = strcmp(type, "tf32") == 0;
+    return job->device->backend->takes(job->device, job->dtype);
+}
+
 int main(int argc, char **argv) {
     struct job job = {0};
     struct list list = {0};
-    if (argc != 4)
-        return status_exit_code(fail(STATUS_USAGE, "usage: step \"OPTIONS\" INPUTS OUT"));
+    if (argc != 4 && argc != 6)
+        return status_exit_code(
+            fail(STATUS_USAGE, "usage: step \"OPTIONS\" INPUTS OUT [DEVICE TYPE]"));
     enum status status = open_job(argv[1], argv[2], &job);
+    if (status == STATUS_OK && argc == 6) status = open_device(argv[4], argv[5], &job);
     if (status == STATUS_OK) status = run_phase(&job, false, &list);
     if (status == STATUS_OK) status = run_phase(&job, true, &list);
     struct safetensors_content content = {.items = list.items, .item_count = list.count};
@@ -158,6 +172,7 @@ int main(int argc, char **argv) {
     }
     free(list.items);
     safetensors_close(&job.inputs);
+    device_close(&job.device);
     exec_free(&job.exec);
     plan_free(&job.plan);
     dataset_free(&job.dataset);

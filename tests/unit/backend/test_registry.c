@@ -32,6 +32,31 @@ Test(backend_registry, refuses_what_is_not_there) {
     device_close(&device); /* accepts NULL */
 }
 
+/* Every row of backend.def has a name for the options, also where the build lacks it. */
+Test(backend_registry, names_what_the_build_lacks) {
+    bool cuda = false;
+    for (int i = 0; backend_name_at(i); i++) cuda = cuda || strcmp(backend_name_at(i), "cuda") == 0;
+    cr_expect(cuda);
+}
+
+Test(backend_registry, ranks_take_devices_in_turn) {
+    const char *name = NULL;
+    int index = -1;
+    cr_assert(device_named("ref", 3, &name, &index) == STATUS_OK);
+    cr_expect_str_eq(name, "ref");
+    cr_expect_eq(index, 0);
+    for (int rank = 0; rank < 6; rank++) {
+        static const int entries[] = {4, 0, 12};
+        cr_assert(device_named("ref:4,0,12", rank, &name, &index) == STATUS_OK);
+        cr_expect_eq(index, entries[rank % 3], "rank %d has %d", rank, index);
+    }
+    char text[512] = "";
+    log_capture(text, sizeof text);
+    cr_expect(device_named("abacus:1", 0, &name, &index) == STATUS_USAGE);
+    log_capture(NULL, 0);
+    cr_expect(strstr(text, "abacus") && strstr(text, "ref"), "%s", text);
+}
+
 Test(backend_registry, plain_layouts_are_interned) {
     struct device *device = open_ref();
     struct tensor_type a = {DTYPE_F32, SHAPE(2, 3)}, b = {DTYPE_I32, SHAPE(2, 3)};

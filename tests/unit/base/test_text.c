@@ -189,6 +189,16 @@ static void print_wrapped(FILE *out) {
     text_wrap(out, "aa bb cc averyveryverylongword d", 2, 8);
 }
 
+static void print_path(FILE *out) {
+    text_wrap(out, "9.1, /usr/local/lib/x.so d", 2, 14);
+}
+
+Test(base_text, wrap_breaks_a_path_behind_a_slash) {
+    char *text = printed(print_path);
+    cr_expect_str_eq(text, "9.1,\n  /usr/local/\n  lib/x.so d\n");
+    free(text);
+}
+
 static void print_numbers(FILE *out) {
     text_wrap(out, "scratch 1.7 MiB, other 1.3 MiB, clip 1", 2, 14);
 }

@@ -9,6 +9,7 @@
 static enum status prepare(struct run_graph *run) {
     graph_fuse(run->graph);
     if (run->graph->training) TRY(graph_gradient(run->graph));
+    graph_narrow(run->graph, run->graph->dtype);
     return graph_lower(run->graph, run->device, NULL);
 }
 
@@ -85,13 +86,19 @@ void run_graph_get(struct run_graph *run, int value, void *plain) {
     CHECK(status == STATUS_OK, "cannot get %s", run->graph->values[value].name);
 }
 
+static void fill(struct run_graph *run, void *memory, size_t bytes) {
+    void *host = memset(mem_new(bytes), 0xFF, bytes);
+    CHECK(run->device->backend->copy_in(run->device, memory, host, bytes) == STATUS_OK, "fill");
+    free(host);
+}
+
 /* All bits set is a NaN in every float type: a kernel that leaves part of its output unwritten
  * shows. */
 static void poison(struct run_graph *run) {
     for (int i = 0; i < run->graph->value_count; i++) {
         const struct value *value = &run->graph->values[i];
         if (value->kind == VALUE_LOCAL && run->memory[i])
-            memset(run->memory[i], 0xFF, value->layout->bytes);
+            fill(run, run->memory[i], value->layout->bytes);
     }
 }
 
@@ -103,9 +110,20 @@ static void run_node(struct run_graph *run, const struct node *node) {
         CHECK(kernel_run(node->kernel, in, out, run->scratch, NULL) == STATUS_OK, "%s", node->name);
 }
 
+void run_graph_node(struct run_graph *run, int node) {
+    run_node(run, &run->graph->nodes[node]);
+    CHECK(run->device->backend->stream_wait(NULL) == STATUS_OK, "%s failed",
+          run->graph->nodes[node].name);
+}
+
+void run_graph_again(struct run_graph *run) {
+    for (int i = 0; i < run->graph->node_count; i++) run_node(run, &run->graph->nodes[i]);
+    CHECK(run->device->backend->stream_wait(NULL) == STATUS_OK, "a node failed");
+}
+
 void run_graph_run(struct run_graph *run) {
     poison(run);
-    for (int i = 0; i < run->graph->node_count; i++) run_node(run, &run->graph->nodes[i]);
+    run_graph_again(run);
 }
 
 void run_graph_gradient(struct run_graph *run, int param, float *out) {

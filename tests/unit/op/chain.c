@@ -1,32 +1,42 @@
 /* Building and running chains. */
 #include "chain.h"
 
-#include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "op/precision.h"
 
 static int add_value(struct chain *chain, const struct tensor_type *type) {
-    cr_assert(chain->value_count < CHAIN_VALUES);
+    CHECK(chain->value_count < CHAIN_VALUES, "%s", chain->of->name);
     chain->values[chain->value_count] = (struct chain_value){.type = *type};
     chain->values[chain->value_count].data = mem_new(tensor_type_bytes(type));
     return chain->value_count++;
 }
 
-/* --- bf16 --- */
+/* --- narrow types --- */
 
-/* From now on the value is bf16; what it holds is rounded. */
+static void narrow(enum dtype dtype, const float *from, uint16_t *to, int64_t count) {
+    for (int64_t i = 0; i < count; i++)
+        to[i] = dtype == DTYPE_BF16 ? bf16_from_f32(from[i]) : f16_from_f32(from[i]);
+}
+
+static void widen(enum dtype dtype, const uint16_t *from, float *to, int64_t count) {
+    for (int64_t i = 0; i < count; i++)
+        to[i] = dtype == DTYPE_BF16 ? bf16_to_f32(from[i]) : f16_to_f32(from[i]);
+}
+
+/* From now on the value is narrow; what it holds is rounded. */
 static void narrow_value(struct chain *chain, int index) {
     struct chain_value *value = &chain->values[index];
     if (value->type.dtype != DTYPE_F32) return;
-    value->type.dtype = DTYPE_BF16;
+    value->type.dtype = chain->dtype;
     value->wide = value->data;
     value->data = mem_new(tensor_type_bytes(&value->type));
-    bf16_narrow(value->wide, value->data, shape_count(&value->type.shape));
+    narrow(chain->dtype, value->wide, value->data, shape_count(&value->type.shape));
 }
 
 /* Of forward: the first input, those of its shape, and operands of products. */
@@ -75,18 +85,18 @@ static bool is_opaque(const struct op_call *call, int out) {
 static void add_call(struct chain *chain, enum op op, const struct op_attrs *attrs,
                      enum op_half half, int in_count, const int *in) {
     char why[256] = "";
-    cr_assert(chain->call_count < CHAIN_CALLS);
+    CHECK(chain->call_count < CHAIN_CALLS, "%s", chain->of->name);
     struct chain_call *c = &chain->calls[chain->call_count++];
     *c = (struct chain_call){.call = {.op = op, .attrs = *attrs, .in_count = in_count}};
     c->half = half;
     for (int i = 0; i < in_count; i++) {
-        cr_assert(in[i] >= 0 && in[i] < chain->value_count, "%s: %s has no input %d",
-                  chain->of->name, op_def(op)->name, i);
+        CHECK(in[i] >= 0 && in[i] < chain->value_count, "%s: %s has no input %d", chain->of->name,
+              op_def(op)->name, i);
         c->in[i] = in[i];
         c->call.in[i] = chain->values[in[i]].type;
     }
-    cr_assert(op_infer(&c->call, why, sizeof why) == STATUS_OK, "%s: %s: %s", chain->of->name,
-              op_def(op)->name, why);
+    CHECK(op_infer(&c->call, why, sizeof why) == STATUS_OK, "%s: %s: %s", chain->of->name,
+          op_def(op)->name, why);
     for (int i = 0; i < c->call.out_count; i++) {
         c->out[i] = add_value(chain, &c->call.out[i]);
         chain->values[c->out[i]].opaque = is_opaque(&c->call, i);
@@ -103,9 +113,11 @@ static void emit(struct op_grad *grad, enum op op, const struct op_attrs *attrs,
 
 /* --- inputs --- */
 
+uint64_t chain_seed = 7;
+
 void chain_draw_random(const struct op_case *of, int input, const struct tensor_type *type,
                        void *data) {
-    uint64_t key = rng_key(rng_key_text(7, of->name), (uint64_t)input);
+    uint64_t key = rng_key(rng_key_text(chain_seed, of->name), (uint64_t)input);
     int64_t count = shape_count(&type->shape);
     for (int64_t i = 0; i < count; i++) {
         float normal = rng_normal(key, (uint64_t)i);
@@ -160,12 +172,12 @@ static void add_backward(struct chain *chain, const bool need[], chain_draw *dra
 
 /* --- reference values --- */
 
-/* bf16 inputs as the f32 numbers that they are. */
+/* Narrow inputs as the f32 numbers that they are. */
 static void *widened(const struct chain_value *value, void *after) {
     if (!value->wide) return after;
     int64_t count = shape_count(&value->type.shape);
     float *wide = MEM_ARRAY(float, count + 1);
-    bf16_widen(after, wide, count);
+    widen(value->type.dtype, after, wide, count);
     return wide;
 }
 
@@ -187,7 +199,8 @@ static void run_call(struct chain *chain, struct chain_call *c) {
     def->run(&wide, in, out, scratch);
     for (int i = 0; i < c->call.out_count; i++) {
         const struct chain_value *value = &chain->values[c->out[i]];
-        if (value->wide) bf16_narrow(value->wide, value->data, shape_count(&value->type.shape));
+        if (value->wide)
+            narrow(chain->dtype, value->wide, value->data, shape_count(&value->type.shape));
     }
     for (int i = 0; i < c->call.in_count; i++)
         if (in[i] != c->after[i]) free(in[i]);
@@ -195,11 +208,13 @@ static void run_call(struct chain *chain, struct chain_call *c) {
 }
 
 static struct chain *new_chain(const struct op_case *of, const bool need[], chain_draw *draw,
-                               bool narrow) {
+                               enum dtype dtype) {
+    bool narrow = dtype != DTYPE_F32;
     struct chain *chain = MEM_NEW(struct chain);
     int in[OP_MAX_IN];
     chain->of = of;
     chain->narrow = narrow;
+    chain->dtype = dtype;
     chain->d_out = chain->seed = -1;
     if (!draw) draw = chain_draw_random;
     for (int i = 0; i < of->in_count; i++) {
@@ -214,11 +229,15 @@ static struct chain *new_chain(const struct op_case *of, const bool need[], chai
 }
 
 struct chain *chain_new(const struct op_case *of, const bool need[], chain_draw *draw) {
-    return new_chain(of, need, draw, false);
+    return new_chain(of, need, draw, DTYPE_F32);
 }
 
 struct chain *chain_new_narrow(const struct op_case *of, chain_draw *draw) {
-    return new_chain(of, NULL, draw, true);
+    return new_chain(of, NULL, draw, DTYPE_BF16);
+}
+
+struct chain *chain_new_narrow_of(const struct op_case *of, chain_draw *draw, enum dtype dtype) {
+    return new_chain(of, NULL, draw, dtype);
 }
 
 void chain_free(struct chain **chain) {

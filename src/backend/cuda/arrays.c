@@ -1,0 +1,136 @@
+/* Arithmetic on arrays of device memory. Rules of src/optim become kernels here: their step's
+ * numbers are made on the host as the rules make them. */
+#include <math.h>
+#include <string.h>
+
+#include "backend/cuda/cuda.h"
+#include "backend/host.h"
+#include "base/log.h"
+
+static struct cuda_reals reals(const struct elements *e) {
+    CHECK(e->dtype == DTYPE_F32 || e->dtype == DTYPE_BF16 || e->dtype == DTYPE_F16,
+          "arithmetic on an array of %s", dtype_name(e->dtype));
+    return (struct cuda_reals){e->data, e->dtype};
+}
+
+enum status cuda_array_copy(struct device *device, void *to, const void *from, size_t bytes,
+                            struct stream *stream) {
+    TRY(cuda_enter(cuda_device_of(device)));
+    if (bytes)
+        TRY_CUDA(cuMemcpyDtoDAsync((CUdeviceptr)(uintptr_t)to, (CUdeviceptr)(uintptr_t)from, bytes,
+                                   cuda_stream_of(stream)));
+    return STATUS_OK;
+}
+
+enum status cuda_array_fill(struct device *device, const struct elements *to, float value,
+                            struct stream *stream) {
+    struct cuda_fill args = {reals(to), to->count, value};
+    TRY(cuda_enter(cuda_device_of(device)));
+    return cuda_launch_elements(cuda_device_of(device), CUDA_KERNEL_array_fill, to->count, &args,
+                                cuda_stream_of(stream));
+}
+
+enum status cuda_array_add(struct device *device, const struct elements *into,
+                           const struct elements *from, struct stream *stream) {
+    struct cuda_array_add args = {reals(into), reals(from), into->count};
+    TRY(cuda_enter(cuda_device_of(device)));
+    return cuda_launch_elements(cuda_device_of(device), CUDA_KERNEL_array_add, into->count, &args,
+                                cuda_stream_of(stream));
+}
+
+enum status cuda_array_squares(struct device *device, const struct elements *of, double *sums,
+                               struct stream *stream) {
+    enum { A_GRID_BLOCK = 8 }; /* blocks of elements: sixteen threads each */
+    struct cuda_squares args = {reals(of), of->count, NORM_BLOCK, sums};
+    int64_t blocks = (of->count + NORM_BLOCK - 1) / NORM_BLOCK;
+    TRY(cuda_enter(cuda_device_of(device)));
+    return cuda_launch_rows(cuda_device_of(device), CUDA_KERNEL_array_squares,
+                            (blocks + A_GRID_BLOCK - 1) / A_GRID_BLOCK, &args,
+                            cuda_stream_of(stream));
+}
+
+enum status cuda_array_check(struct device *device, const struct elements *of, int32_t *bad,
+                             struct stream *stream) {
+    struct cuda_check args = {reals(of), of->count, bad};
+    TRY(cuda_enter(cuda_device_of(device)));
+    return cuda_launch_elements(cuda_device_of(device), CUDA_KERNEL_array_check, of->count, &args,
+                                cuda_stream_of(stream));
+}
+
+/* --- updates --- */
+
+static enum status update_sgd(struct cuda_device *device, const struct optim_update *update,
+                              const struct optim_span *span, int32_t *bad, CUstream stream) {
+    const struct optim_step *step = update->step;
+    float mu = (float)step->config->momentum;
+    bool nesterov = step->config->nesterov;
+    struct cuda_sgd args = {
+        .param = (float *)update->param.data + span->begin,
+        .buffer = (float *)update->state[0].data + span->begin,
+        .gradient = (const float *)update->gradient.data + span->begin,
+        .bad = bad,
+        .count = span->count,
+        .mu = mu,
+        .lr = step->lr,
+        .scale = step->gradient_scale,
+        .decay = span->decay ? (float)step->config->weight_decay : 0,
+        .direct = nesterov ? 1 : 0,
+        .through = nesterov ? mu : 1,
+    };
+    return cuda_launch_elements(device, CUDA_KERNEL_update_sgd, span->count, &args, stream);
+}
+
+static enum status update_adam(struct cuda_device *device, const struct optim_update *update,
+                               const struct optim_span *span, int32_t *bad, CUstream stream) {
+    const struct optim_step *step = update->step;
+    const struct optim_config *config = step->config;
+    bool decoupled = strcmp(update->rule->name, "adamw") == 0;
+    double t = (double)step->step + 1;
+    double correct1 = 1 - pow(config->beta1, t), correct2 = 1 - pow(config->beta2, t);
+    float decay = span->decay ? (float)config->weight_decay : 0;
+    struct cuda_adam args = {
+        .param = (float *)update->param.data + span->begin,
+        .m = (float *)update->state[0].data + span->begin,
+        .v = (float *)update->state[1].data + span->begin,
+        .gradient = (const float *)update->gradient.data + span->begin,
+        .bad = bad,
+        .count = span->count,
+        .beta1 = (float)config->beta1,
+        .beta2 = (float)config->beta2,
+        .rest1 = (float)(1 - config->beta1),
+        .rest2 = (float)(1 - config->beta2),
+        .epsilon = (float)config->epsilon,
+        .rate = (float)((double)step->lr / correct1),
+        .root = (float)sqrt(correct2),
+        .scale = step->gradient_scale,
+        .l2 = decoupled ? 0 : decay,
+        .shrink = decoupled ? 1 - step->lr * decay : 1,
+    };
+    return cuda_launch_elements(device, CUDA_KERNEL_update_adam, span->count, &args, stream);
+}
+
+typedef enum status update_span(struct cuda_device *device, const struct optim_update *update,
+                                const struct optim_span *span, int32_t *bad, CUstream stream);
+
+static update_span *rule_of(const struct optim_rule *rule) {
+    static const struct {
+        const char *name;
+        update_span *update;
+    } rules[] = {{"sgd", update_sgd}, {"adam", update_adam}, {"adamw", update_adam}};
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (strcmp(rule->name, rules[i].name) == 0) return rules[i].update;
+    return NULL;
+}
+
+enum status cuda_array_update(struct device *device, const struct optim_update *update,
+                              int32_t *bad, struct stream *stream) {
+    update_span *rule = rule_of(update->rule);
+    host_check_update(update);
+    if (!rule)
+        return fail(STATUS_USAGE, "device cuda has no kernel for --optimizer %s",
+                    update->rule->name);
+    TRY(cuda_enter(cuda_device_of(device)));
+    for (int i = 0; i < update->span_count; i++)
+        TRY(rule(cuda_device_of(device), update, &update->spans[i], bad, cuda_stream_of(stream)));
+    return STATUS_OK;
+}

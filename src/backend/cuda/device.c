@@ -1,0 +1,320 @@
+/* The cuda backend: devices, memory, streams and events by the driver's API, on the primary
+ * context, which cuBLASLt and cuDNN share. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cuda/cuda.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+struct stream {
+    struct cuda_device *device;
+    CUstream stream;
+};
+
+struct event {
+    struct cuda_device *device;
+    CUevent event;
+};
+
+extern const struct backend backend_cuda;
+
+/* What kernels that need tensor cores with bf16 and 64-bit atomics run on. */
+enum { OLDEST_MAJOR = 8 };
+
+enum status cuda_fail(CUresult result, const char *what) {
+    const char *text = NULL;
+    cuda_call.cuGetErrorString(result, &text);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        return fail(STATUS_MEMORY, "the GPU has no memory left (%s)", what);
+    return fail(STATUS_BUG, "CUDA: %s\n  at %s, or in a kernel enqueued before",
+                text ? text : "unknown error", what);
+}
+
+static _Thread_local CUcontext entered;
+
+enum status cuda_enter(struct cuda_device *device) {
+    if (entered == device->context) return STATUS_OK;
+    TRY_CUDA(cuCtxSetCurrent(device->context));
+    entered = device->context;
+    return STATUS_OK;
+}
+
+/* --- opening --- */
+
+enum status cuda_count(int *count) {
+    *count = 0;
+    TRY(cuda_library_open(CUDA_LIBRARY_DRIVER));
+    CUresult result = cuda_call.cuInit(0);
+    if (result == CUDA_SUCCESS) result = cuda_call.cuDeviceGetCount(count);
+    if (result == CUDA_ERROR_NO_DEVICE) result = CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS && *count > 0) return STATUS_OK;
+    const char *text = "it has no device", *visible = getenv("CUDA_VISIBLE_DEVICES");
+    if (result != CUDA_SUCCESS) cuda_call.cuGetErrorString(result, &text);
+    return fail(STATUS_USAGE,
+                "--device cuda: the NVIDIA driver says: %s%s%s\n  --device cpu runs here", text,
+                visible ? "\n  CUDA_VISIBLE_DEVICES is " : "", visible ? visible : "");
+}
+
+/* "cuda:0 NVIDIA H200, cuda:1 ..." */
+void cuda_list(int count, char *text, size_t bytes) {
+    size_t used = 0;
+    for (int i = 0; i < count && used < bytes; i++) {
+        char name[128] = "?";
+        CUdevice device;
+        if (cuda_call.cuDeviceGet(&device, i) == CUDA_SUCCESS)
+            cuda_call.cuDeviceGetName(name, sizeof name, device);
+        used += (size_t)snprintf(text + used, bytes - used, "%scuda:%d %s", i ? ", " : "", i, name);
+    }
+}
+
+static int attribute(CUdevice device, CUdevice_attribute which) {
+    int value = 0;
+    cuda_call.cuDeviceGetAttribute(&value, which, device);
+    return value;
+}
+
+static enum status find_device(struct cuda_device *self) {
+    int count, index = self->base.index;
+    char list[1024], name[128] = "?";
+    TRY(cuda_count(&count));
+    cuda_list(count, list, sizeof list);
+    if (index >= count)
+        return fail(STATUS_USAGE, "device cuda:%d does not exist\n  there %s: %s", index,
+                    count == 1 ? "is" : "are", list);
+    TRY_CUDA(cuDeviceGet(&self->device, index));
+    self->major = attribute(self->device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+    self->minor = attribute(self->device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    self->processors = attribute(self->device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    if (self->major >= OLDEST_MAJOR) return STATUS_OK;
+    cuda_call.cuDeviceGetName(name, sizeof name, self->device);
+    return fail(STATUS_USAGE,
+                "cuda:%d, %s, is of compute capability %d.%d; %d.0 or newer is needed\n"
+                "  another of: %s; or --device cpu",
+                index, name, self->major, self->minor, OLDEST_MAJOR, list);
+}
+
+static void cuda_close(struct device *device) {
+    struct cuda_device *self = cuda_device_of(device);
+    if (self->context && cuda_enter(self) == STATUS_OK) {
+        if (self->dnn) cuda_call.cudnnDestroy(self->dnn);
+        if (self->blas) cuda_call.cublasLtDestroy(self->blas);
+        if (self->module) cuda_call.cuModuleUnload(self->module);
+        cuda_call.cuCtxSetCurrent(NULL);
+        entered = NULL;
+        cuda_call.cuDevicePrimaryCtxRelease(self->device);
+    }
+    while (self->layouts) {
+        struct cuda_layout *next = self->layouts->next;
+        free(self->layouts);
+        self->layouts = next;
+    }
+    free(self);
+}
+
+static enum status start(struct cuda_device *self) {
+    TRY(find_device(self));
+    TRY_CUDA(cuDevicePrimaryCtxRetain(&self->context, self->device));
+    TRY(cuda_enter(self));
+    return cuda_load_kernels(self);
+}
+
+static enum status cuda_open(int index, int threads, struct device **out) {
+    struct cuda_device *self = MEM_NEW(struct cuda_device);
+    self->base = (struct device){.backend = &backend_cuda, .index = index, .threads = threads};
+    enum status status = start(self);
+    if (status == STATUS_OK)
+        *out = &self->base;
+    else
+        cuda_close(&self->base);
+    return status;
+}
+
+enum status cuda_need_blas(struct cuda_device *device) {
+    if (device->blas) return STATUS_OK;
+    TRY(cuda_library_open(CUDA_LIBRARY_CUBLASLT));
+    cublasStatus_t status = cuda_call.cublasLtCreate(&device->blas);
+    if (status == CUBLAS_STATUS_SUCCESS) return STATUS_OK;
+    return fail(STATUS_USAGE, "cuBLASLt does not start: %s\n  %s\n  --device cpu runs without it",
+                cuda_call.cublasLtGetStatusString(status),
+                cuda_library_path(CUDA_LIBRARY_CUBLASLT));
+}
+
+enum status cuda_need_dnn(struct cuda_device *device) {
+    if (device->dnn) return STATUS_OK;
+    TRY(cuda_library_open(CUDA_LIBRARY_CUDNN));
+    cudnnStatus_t status = cuda_call.cudnnCreate(&device->dnn);
+    if (status == CUDNN_STATUS_SUCCESS) return STATUS_OK;
+    return fail(STATUS_USAGE, "cuDNN does not start: %s\n  %s\n  --device cpu runs without it",
+                cuda_call.cudnnGetErrorString(status), cuda_library_path(CUDA_LIBRARY_CUDNN));
+}
+
+/* --- what it is --- */
+
+static void cuda_describe(struct device *device, char *text, size_t bytes) {
+    struct cuda_device *self = cuda_device_of(device);
+    char name[128] = "?", driver[64];
+    size_t memory = 0;
+    cuda_call.cuDeviceGetName(name, sizeof name, self->device);
+    cuda_call.cuDeviceTotalMem(&memory, self->device);
+    cuda_library_version(CUDA_LIBRARY_DRIVER, driver, sizeof driver);
+    snprintf(text, bytes, "%s, %.0f GiB, sm_%d%d, driver for %s", name,
+             (double)memory / (double)(1 << 30), self->major, self->minor, driver);
+}
+
+static void cuda_isa(int index, char *text, size_t bytes) {
+    int count = 0;
+    CUdevice device;
+    snprintf(text, bytes, "sm");
+    if (cuda_count(&count) != STATUS_OK || index >= count ||
+        cuda_call.cuDeviceGet(&device, index) != CUDA_SUCCESS)
+        return;
+    snprintf(text, bytes, "sm_%d%d",
+             attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+             attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+}
+
+static enum status cuda_takes(struct device *device, enum dtype dtype) {
+    (void)device;
+    if (dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16) return STATUS_OK;
+    return fail(STATUS_USAGE, "--dtype %s: device cuda has f32, tf32, bf16 and f16",
+                dtype_name(dtype));
+}
+
+/* About what an H200 does: 40 flops a ps in f32, 4 bytes a ps, and 3 us to launch. */
+static double cuda_cost_ns(struct device *device, const struct op_call *call) {
+    (void)device;
+    struct op_cost cost = op_cost(call);
+    return 3e3 + fmax(cost.flops / 4e4, cost.bytes / 4e3);
+}
+
+/* --- memory --- */
+
+static enum status cuda_memory_new(struct device *device, size_t bytes, const char *what,
+                                   void **out) {
+    CUdeviceptr memory = 0;
+    size_t room = 0, all = 0, need = bytes ? bytes : 1;
+    TRY(cuda_enter(cuda_device_of(device)));
+    CUresult result = cuda_call.cuMemAlloc(&memory, need);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        cuda_call.cuMemGetInfo(&room, &all);
+        return fail(STATUS_MEMORY,
+                    "no memory for %s on cuda:%d: %.1f MiB asked for, %.1f of %.1f free", what,
+                    device->index, (double)need / (1 << 20), (double)room / (1 << 20),
+                    (double)all / (1 << 20));
+    }
+    if (result != CUDA_SUCCESS) return cuda_fail(result, what);
+    TRY_CUDA(cuMemsetD8Async(memory, 0, need, NULL));
+    TRY_CUDA(cuStreamSynchronize(NULL));
+    *out = (void *)(uintptr_t)memory;
+    return STATUS_OK;
+}
+
+static void cuda_memory_free(struct device *device, void *memory, size_t bytes) {
+    (void)bytes;
+    if (memory && cuda_enter(cuda_device_of(device)) == STATUS_OK)
+        cuda_call.cuMemFree((CUdeviceptr)(uintptr_t)memory);
+}
+
+static enum status cuda_copy_in(struct device *device, void *to, const void *host, size_t bytes) {
+    TRY(cuda_enter(cuda_device_of(device)));
+    if (bytes) TRY_CUDA(cuMemcpyHtoD((CUdeviceptr)(uintptr_t)to, host, bytes));
+    return STATUS_OK;
+}
+
+static enum status cuda_copy_out(struct device *device, void *host, const void *from,
+                                 size_t bytes) {
+    TRY(cuda_enter(cuda_device_of(device)));
+    if (bytes) TRY_CUDA(cuMemcpyDtoH(host, (CUdeviceptr)(uintptr_t)from, bytes));
+    return STATUS_OK;
+}
+
+/* --- streams and events --- */
+
+CUstream cuda_stream_of(struct stream *stream) {
+    return stream ? stream->stream : NULL;
+}
+
+static enum status cuda_stream_new(struct device *device, struct stream **out) {
+    CUstream made;
+    TRY(cuda_enter(cuda_device_of(device)));
+    TRY_CUDA(cuStreamCreate(&made, CU_STREAM_NON_BLOCKING));
+    struct stream *stream = MEM_NEW(struct stream);
+    *stream = (struct stream){cuda_device_of(device), made};
+    *out = stream;
+    return STATUS_OK;
+}
+
+static void cuda_stream_free(struct device *device, struct stream *stream) {
+    if (stream && cuda_enter(cuda_device_of(device)) == STATUS_OK)
+        cuda_call.cuStreamDestroy(stream->stream);
+    free(stream);
+}
+
+/* NULL is the default stream of the device that this thread used last. */
+static enum status cuda_stream_wait(struct stream *stream) {
+    if (stream) TRY(cuda_enter(stream->device));
+    TRY_CUDA(cuStreamSynchronize(cuda_stream_of(stream)));
+    return STATUS_OK;
+}
+
+static enum status cuda_event_new(struct device *device, struct event **out) {
+    CUevent made;
+    TRY(cuda_enter(cuda_device_of(device)));
+    TRY_CUDA(cuEventCreate(&made, CU_EVENT_DISABLE_TIMING));
+    struct event *event = MEM_NEW(struct event);
+    *event = (struct event){cuda_device_of(device), made};
+    *out = event;
+    return STATUS_OK;
+}
+
+static void cuda_event_free(struct device *device, struct event *event) {
+    if (event && cuda_enter(cuda_device_of(device)) == STATUS_OK)
+        cuda_call.cuEventDestroy(event->event);
+    free(event);
+}
+
+/* A failure is sticky: whoever waits for the stream hears of it. */
+static void cuda_event_record(struct event *event, struct stream *stream) {
+    cuda_call.cuEventRecord(event->event, cuda_stream_of(stream));
+}
+
+static void cuda_stream_wait_event(struct stream *stream, struct event *event) {
+    cuda_call.cuStreamWaitEvent(cuda_stream_of(stream), event->event, 0);
+}
+
+const struct backend backend_cuda = {
+    .name = "cuda",
+    .help = "NVIDIA GPUs of compute capability 8.0 and newer",
+    .open = cuda_open,
+    .close = cuda_close,
+    .describe = cuda_describe,
+    .isa = cuda_isa,
+    .part = cuda_backend_part,
+    .takes = cuda_takes,
+    .supports = cuda_supports,
+    .cost_ns = cuda_cost_ns,
+    .plain = cuda_plain,
+    .kernel_create = cuda_kernel_create,
+    .kernel_free = cuda_kernel_free,
+    .kernel_run = cuda_kernel_run,
+    .memory_new = cuda_memory_new,
+    .memory_free = cuda_memory_free,
+    .copy_in = cuda_copy_in,
+    .copy_out = cuda_copy_out,
+    .array_copy = cuda_array_copy,
+    .array_fill = cuda_array_fill,
+    .array_add = cuda_array_add,
+    .array_squares = cuda_array_squares,
+    .array_check = cuda_array_check,
+    .array_update = cuda_array_update,
+    .stream_new = cuda_stream_new,
+    .stream_free = cuda_stream_free,
+    .stream_wait = cuda_stream_wait,
+    .event_new = cuda_event_new,
+    .event_free = cuda_event_free,
+    .event_record = cuda_event_record,
+    .stream_wait_event = cuda_stream_wait_event,
+};
