@@ -185,11 +185,6 @@ static void judge(const struct row *row, int p, struct device *device, uint64_t 
     free(have.gradients);
 }
 
-static bool asked(const struct tap_options *options, const char *type) {
-    const char *at = strstr(options->types, type);
-    return at && (at == options->types || at[-1] == ',' || strcmp(type, "f32") != 0);
-}
-
 int main(int argc, char **argv) {
     struct tap_options options = tap_begin(argc, argv);
     struct device *device = NULL, *cpu = NULL;
@@ -203,7 +198,7 @@ int main(int argc, char **argv) {
         CHECK(compute(&rows[i], cpu, DTYPE_F32, options.seed, &want, NULL, &losses) == STATUS_OK,
               "cpu");
         for (size_t p = 0; p < sizeof precisions / sizeof *precisions; p++)
-            if (asked(&options, precisions[p].name))
+            if (tap_asks(&options, precisions[p].name))
                 judge(&rows[i], (int)p, device, options.seed, &want);
         free(want.gradients);
     }

@@ -265,9 +265,7 @@ int main(int argc, char **argv) {
     if (!tap_open(&options, &device)) return 0;
     chain_seed = options.seed;
     for (size_t p = 0; p < sizeof precisions / sizeof *precisions; p++) {
-        if (!strstr(options.types, precisions[p].name)) continue;
-        if (strcmp(precisions[p].name, "f32") == 0 && strstr(options.types, "f32") != options.types)
-            continue; /* "tf32" alone */
+        if (!tap_asks(&options, precisions[p].name)) continue;
         if (!takes(device, &precisions[p])) continue;
         for (int i = 0; i < count; i++) {
             if (options.only && !strstr(cases[i].name, options.only)) continue;

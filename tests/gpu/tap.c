@@ -38,6 +38,13 @@ bool tap_open(const struct tap_options *options, struct device **out) {
     return true;
 }
 
+bool tap_asks(const struct tap_options *options, const char *type) {
+    size_t length = strlen(type);
+    for (const char *at = options->types; *at; at += strcspn(at, ","), at += *at == ',')
+        if (strcspn(at, ",") == length && strncmp(at, type, length) == 0) return true;
+    return false;
+}
+
 void tap(bool ok, const char *format, ...) {
     va_list args;
     printf("%sok %d - ", ok ? "" : "not ", ++count);

@@ -18,6 +18,8 @@ struct tap_options {
 struct tap_options tap_begin(int argc, char **argv);
 /* Local. Opens the device; false, with a plan of nothing and the reason, where there is none. */
 bool tap_open(const struct tap_options *options, struct device **out);
+/* Local. Is this type among those asked for? */
+bool tap_asks(const struct tap_options *options, const char *type);
 /* Local. One result. */
 void tap(bool ok, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Local. The plan; 1 when a test failed. */

@@ -18,8 +18,7 @@ static enum status run_map(struct cuda_kernel *kernel, void *const in[], void *c
     (void)scratch;
     struct cuda_map args = {cuda_in(kernel, 0, in), cuda_out(kernel, 0, out),
                             shape_count(&kernel->call.in[0].shape), function_of(kernel->call.op)};
-    return cuda_launch_elements(cuda_kernel_device(kernel), CUDA_KERNEL_map, args.count, &args,
-                                stream);
+    return cuda_launch_wide(cuda_kernel_device(kernel), CUDA_KERNEL_map, args.count, &args, stream);
 }
 
 enum status cuda_map(struct cuda_kernel *kernel, const struct layout *const in[]) {
@@ -34,8 +33,8 @@ static enum status run_map_bwd(struct cuda_kernel *kernel, void *const in[], voi
     struct cuda_map_bwd args = {cuda_in(kernel, 0, in), cuda_in(kernel, 1, in),
                                 cuda_out(kernel, 0, out), shape_count(&kernel->call.in[0].shape),
                                 function_of(kernel->call.op)};
-    return cuda_launch_elements(cuda_kernel_device(kernel), CUDA_KERNEL_map_bwd, args.count, &args,
-                                stream);
+    return cuda_launch_wide(cuda_kernel_device(kernel), CUDA_KERNEL_map_bwd, args.count, &args,
+                            stream);
 }
 
 enum status cuda_map_bwd(struct cuda_kernel *kernel, const struct layout *const in[]) {
@@ -55,8 +54,8 @@ static enum status run_dropout(struct cuda_kernel *kernel, void *const in[], voi
                                 .place = kernel->call.attrs.dropout.place,
                                 .probability = p,
                                 .scale = 1 / (1 - p)};
-    return cuda_launch_elements(cuda_kernel_device(kernel), CUDA_KERNEL_dropout,
-                                shape_count(&kernel->call.in[0].shape), &args, stream);
+    return cuda_launch_wide(cuda_kernel_device(kernel), CUDA_KERNEL_dropout,
+                            shape_count(&kernel->call.in[0].shape), &args, stream);
 }
 
 enum status cuda_dropout(struct cuda_kernel *kernel, const struct layout *const in[]) {
@@ -75,8 +74,7 @@ static enum status run_add(struct cuda_kernel *kernel, void *const in[], void *c
                             shape_count(&kernel->call.in[0].shape),
                             shape_count(&kernel->call.in[1].shape),
                             cuda_function_of(kernel->call.attrs.activation)};
-    return cuda_launch_elements(cuda_kernel_device(kernel), CUDA_KERNEL_add, args.count, &args,
-                                stream);
+    return cuda_launch_wide(cuda_kernel_device(kernel), CUDA_KERNEL_add, args.count, &args, stream);
 }
 
 enum status cuda_add(struct cuda_kernel *kernel, const struct layout *const in[]) {

@@ -133,8 +133,8 @@ static enum status move_heads(const struct cuda_kernel *kernel, struct cuda_real
         args.to_step[d] = gather ? together[d] : apart[d];
     }
     cuda_copy_widen(&args);
-    return cuda_launch_elements(cuda_kernel_device(kernel), CUDA_KERNEL_copy, args.count, &args,
-                                stream);
+    return cuda_launch_wide(cuda_kernel_device(kernel), CUDA_KERNEL_copy, args.count, &args,
+                            stream);
 }
 
 /* q, k and v of the inputs, head by head. */

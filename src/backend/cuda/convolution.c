@@ -73,7 +73,7 @@ static enum status run_engine(const struct cuda_kernel *kernel, void *const in[]
     if (!widen) return STATUS_OK;
     struct cuda_map args = {
         {to, made->dtype}, {out, want->dtype}, shape_count(&want->shape), CUDA_IDENTITY};
-    return cuda_launch_elements(device, CUDA_KERNEL_map, args.count, &args, stream);
+    return cuda_launch_wide(device, CUDA_KERNEL_map, args.count, &args, stream);
 }
 
 static enum status run_bias(const struct cuda_kernel *kernel, void *const in[], void *out,

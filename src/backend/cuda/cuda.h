@@ -97,10 +97,13 @@ bool cuda_backend_part(int index, const char **name, char *text, size_t bytes);
 
 /* --- launch.c --- */
 
-/* Enqueues one of our kernels over `count` elements; over rows, a block each; over a grid of 32
- * columns by `chunks`. `args` is the struct that kernels.def names. */
+/* Enqueues one of our kernels over `count` elements; over rows, a block or a warp each; over a grid
+ * of 32 columns by `chunks`. `args` is the struct that kernels.def names. */
 enum status cuda_launch_elements(struct cuda_device *device, enum cuda_kernel_id id, int64_t count,
                                  const void *args, CUstream stream);
+/* The same for kernels whose threads take eight elements at once. */
+enum status cuda_launch_wide(struct cuda_device *device, enum cuda_kernel_id id, int64_t count,
+                             const void *args, CUstream stream);
 /* The same for kernels that keep a group of channels: a grid that fills the device. */
 enum status cuda_launch_groups(struct cuda_device *device, enum cuda_kernel_id id, int64_t count,
                                const void *args, CUstream stream);
@@ -109,11 +112,8 @@ enum status cuda_launch_blocks(struct cuda_device *device, enum cuda_kernel_id i
                                int64_t pieces, const void *args, CUstream stream);
 enum status cuda_launch_rows(struct cuda_device *device, enum cuda_kernel_id id, int64_t rows,
                              const void *args, CUstream stream);
-/* The same with a warp each. */
-static inline enum status cuda_launch_warps(struct cuda_device *device, enum cuda_kernel_id id,
-                                            int64_t rows, const void *args, CUstream stream) {
-    return cuda_launch_elements(device, id, rows * 32, args, stream);
-}
+enum status cuda_launch_warps(struct cuda_device *device, enum cuda_kernel_id id, int64_t rows,
+                              const void *args, CUstream stream);
 enum status cuda_launch_columns(struct cuda_device *device, enum cuda_kernel_id id, int64_t columns,
                                 int64_t chunks, const void *args, CUstream stream);
 /* Loads the embedded fatbin into the device's context. */

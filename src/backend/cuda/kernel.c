@@ -198,8 +198,8 @@ static enum status widen(const struct cuda_kernel *kernel, void *const in[], voi
                                 {to[i], DTYPE_F32},
                                 shape_count(&kernel->call.in[i].shape),
                                 CUDA_IDENTITY};
-        TRY(cuda_launch_elements(cuda_kernel_device(kernel), CUDA_KERNEL_map, args.count, &args,
-                                 stream));
+        TRY(cuda_launch_wide(cuda_kernel_device(kernel), CUDA_KERNEL_map, args.count, &args,
+                             stream));
     }
     return STATUS_OK;
 }

@@ -56,6 +56,12 @@ enum status cuda_launch_elements(struct cuda_device *device, enum cuda_kernel_id
     return launch(device, id, grid, (unsigned[]){ELEMENT_THREADS, 1}, args, stream);
 }
 
+enum status cuda_launch_wide(struct cuda_device *device, enum cuda_kernel_id id, int64_t count,
+                             const void *args, CUstream stream) {
+    enum { GROUP = 8 };
+    return cuda_launch_elements(device, id, (count + GROUP - 1) / GROUP, args, stream);
+}
+
 enum status cuda_launch_blocks(struct cuda_device *device, enum cuda_kernel_id id, int64_t blocks,
                                int64_t pieces, const void *args, CUstream stream) {
     unsigned grid[] = {(unsigned)blocks, (unsigned)pieces};
@@ -75,6 +81,12 @@ enum status cuda_launch_rows(struct cuda_device *device, enum cuda_kernel_id id,
     if (rows == 0) return STATUS_OK;
     return launch(device, id, (unsigned[]){at_most(rows), 1}, (unsigned[]){ROW_THREADS, 1}, args,
                   stream);
+}
+
+enum status cuda_launch_warps(struct cuda_device *device, enum cuda_kernel_id id, int64_t rows,
+                              const void *args, CUstream stream) {
+    enum { WARP = 32 };
+    return cuda_launch_elements(device, id, rows * WARP, args, stream);
 }
 
 enum status cuda_launch_columns(struct cuda_device *device, enum cuda_kernel_id id, int64_t columns,

@@ -42,8 +42,7 @@ static enum status bring_bias(const struct cuda_kernel *kernel, void *const in[]
     struct cuda_map args = {
         cuda_in(kernel, 2, in), {narrow, dtype}, kernel->columns, CUDA_IDENTITY};
     *out = narrow;
-    return cuda_launch_elements(cuda_kernel_device(kernel), CUDA_KERNEL_map, args.count, &args,
-                                stream);
+    return cuda_launch_wide(cuda_kernel_device(kernel), CUDA_KERNEL_map, args.count, &args, stream);
 }
 
 static enum status run_linear(struct cuda_kernel *kernel, void *const in[], void *const out[],
@@ -57,8 +56,7 @@ static enum status run_linear(struct cuda_kernel *kernel, void *const in[], void
     struct cuda_map args = {cuda_out(kernel, product, out), cuda_out(kernel, 0, out),
                             kernel->rows * kernel->columns,
                             cuda_function_of(call->attrs.activation)};
-    return cuda_launch_elements(cuda_kernel_device(kernel), CUDA_KERNEL_map, args.count, &args,
-                                stream);
+    return cuda_launch_wide(cuda_kernel_device(kernel), CUDA_KERNEL_map, args.count, &args, stream);
 }
 
 enum status cuda_linear(struct cuda_kernel *kernel, const struct layout *const in[]) {

@@ -58,8 +58,8 @@ static struct cuda_copy copy_of(const struct shape *shape, const struct layout *
 static enum status run_copy(const struct cuda_kernel *kernel, struct cuda_copy *args,
                             CUstream stream) {
     cuda_copy_widen(args);
-    return cuda_launch_elements(cuda_kernel_device(kernel), CUDA_KERNEL_copy, args->count, args,
-                                stream);
+    return cuda_launch_wide(cuda_kernel_device(kernel), CUDA_KERNEL_copy, args->count, args,
+                            stream);
 }
 
 static void *moved(void *base, enum dtype dtype, int64_t elements) {

@@ -15,8 +15,7 @@ static size_t wide_bytes(const struct tensor_type *type) {
 static enum status convert(struct cuda_kernel *kernel, struct cuda_reals from, struct cuda_reals to,
                            const struct shape *shape, CUstream stream) {
     struct cuda_map args = {from, to, shape_count(shape), CUDA_IDENTITY};
-    TRY(cuda_launch_elements(cuda_kernel_device(kernel), CUDA_KERNEL_map, args.count, &args,
-                             stream));
+    TRY(cuda_launch_wide(cuda_kernel_device(kernel), CUDA_KERNEL_map, args.count, &args, stream));
     TRY_CUDA(cuStreamSynchronize(stream));
     return STATUS_OK;
 }
