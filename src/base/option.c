@@ -152,6 +152,14 @@ char *option_text(const struct options *options, enum option_id id) {
     return option_value_format(&option_rows[id], (const char *)options + option_rows[id].field);
 }
 
+const char *option_string(const struct options *options, enum option_id id) {
+    const char *text;
+    CHECK(option_rows[id].type == OPTION_TYPE_TEXT, "--%s is no text", option_rows[id].name);
+    if (!option_is_set(options, id)) return NULL;
+    memcpy(&text, (const char *)options + option_rows[id].field, sizeof text);
+    return text;
+}
+
 char *option_allowed(enum option_id id) {
     return option_value_allowed(&option_rows[id]);
 }

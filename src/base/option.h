@@ -150,8 +150,7 @@ void options_free(struct options *options);
 void options_init(enum option_command command, struct options *out);
 enum status options_parse_yaml(const char *name, const void *data, size_t count,
                                struct options *options);
-/* What options must satisfy together, whoever runs them. May be called again after resolving some.
- */
+/* What options must satisfy together. May be called again after resolving some. */
 enum status options_check(struct options *options);
 /* Solves the batch equation for a number of ranks (another launcher may have started more than -n
  * says). Refused when it has no solution. */
@@ -175,11 +174,12 @@ void option_derive(struct options *options, enum option_id id);
 
 /* False when there is none of that name (without dashes). */
 bool option_find(const char *name, enum option_id *out);
-/* The nearest name for a "did you mean", or NULL; static text. Looks at options of the given
- * commands. */
+/* The nearest name of these commands' options for a "did you mean", or NULL; static text. */
 const char *option_nearest(const char *name, unsigned commands);
 /* The value as text that option_set would read back to the same value; the caller frees it. */
 char *option_text(const struct options *options, enum option_id id);
+/* Of an option of type TEXT: its value, borrowed. NULL where it is not set. */
+const char *option_string(const struct options *options, enum option_id id);
 /* "a whole number from 1 to 64", "one of sgd, adam, adamw"; the caller frees it. */
 char *option_allowed(enum option_id id);
 

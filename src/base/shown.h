@@ -5,7 +5,8 @@
  * The conversions are those of printf, with this difference: in what %s, %.*s and %c bring, control
  * characters, newlines among them, signs that turn the direction of writing and bytes that are no
  * UTF-8 become \xNN. A text of our own that was put together before, with names shown already, is
- * %-s: its newlines stay. Widths count bytes. All local. */
+ * %-s: its newlines stay. Widths count bytes. What %.*s cuts ends in a zero byte
+ * further on, as every text of ours does. All local. */
 #ifndef BASE_SHOWN_H
 #define BASE_SHOWN_H
 

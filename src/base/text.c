@@ -1,6 +1,7 @@
 /* Text for people. Nothing here knows what the words mean. */
 #include "base/text.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -17,6 +18,11 @@ static int least(int a, int b) {
     return a < b ? a : b;
 }
 
+/* "ZeRO3" and "AdamW" are how others write them: case is no slip. */
+static bool same(char a, char b) {
+    return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
+
 int text_distance(const char *a, const char *b) {
     int rows = (int)strnlen(a, LONGEST_WORD + 1), columns = (int)strnlen(b, LONGEST_WORD + 1);
     if (rows > LONGEST_WORD || columns > LONGEST_WORD) return LONGEST_WORD;
@@ -25,9 +31,9 @@ int text_distance(const char *a, const char *b) {
     for (int j = 0; j <= columns; j++) cost[0][j] = j;
     for (int i = 1; i <= rows; i++) {
         for (int j = 1; j <= columns; j++) {
-            int best = cost[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            int best = cost[i - 1][j - 1] + !same(a[i - 1], b[j - 1]);
             best = least(best, least(cost[i - 1][j], cost[i][j - 1]) + 1);
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+            if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1]))
                 best = least(best, cost[i - 2][j - 2] + 1);
             cost[i][j] = best;
         }
@@ -38,11 +44,10 @@ int text_distance(const char *a, const char *b) {
 /* A word cut short ("micro-batch-s") or run on is near, too, however many letters are missing; also
  * where others write a line below for a dash ("vit_tiny_patch16_224"). */
 static bool begins_with(const char *longer, const char *shorter) {
-    size_t same = 0;
-    while (shorter[same] &&
-           (longer[same] == shorter[same] || (longer[same] == '_' && shorter[same] == '-')))
-        same++;
-    return same >= 3 && !shorter[same];
+    size_t i = 0;
+    while (shorter[i] && (same(longer[i], shorter[i]) || (longer[i] == '_' && shorter[i] == '-')))
+        i++;
+    return i >= 3 && !shorter[i];
 }
 
 /* A word of the list that goes on after a dash where this one ends: "resnet18" of "resnet18-cifar".
@@ -213,6 +218,11 @@ char *text_mended(const char *text) {
 
 bool text_is_digits(const char *text) {
     return *text && text[strspn(text, "0123456789")] == 0;
+}
+
+bool text_ends_in(const char *text, const char *ending) {
+    size_t length = strlen(text), tail = strlen(ending);
+    return length >= tail && strcmp(text + length - tail, ending) == 0;
 }
 
 int text_width(const char *text) {

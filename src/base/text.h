@@ -49,6 +49,8 @@ char *text_mended(const char *text);
 bool text_is_clean(const char *text);
 /* Whether it has decimal digits, one or more, and nothing else. */
 bool text_is_digits(const char *text);
+/* Whether a text ends in another, such as a file in ".npy". */
+bool text_ends_in(const char *text, const char *ending);
 /* Columns a terminal needs, counting one for each code point. */
 int text_width(const char *text);
 /* Columns of the terminal a stream goes to; `otherwise` where it goes to none or it does not say.

@@ -146,11 +146,6 @@ static void print_table(const struct evaluation *of, FILE *out) {
     }
 }
 
-static bool ends_with(const char *text, const char *end) {
-    size_t length = strlen(text), tail = strlen(end);
-    return length >= tail && strcmp(text + length - tail, end) == 0;
-}
-
 static enum status write_json(const struct evaluation *of, struct file_writer *file) {
     json_t *all = result_json(of);
     if (has_classes(of)) {
@@ -180,7 +175,7 @@ static enum status write_output(const struct evaluation *of) {
     if (!option_is_given(options, OPTION_output)) return STATUS_OK;
     TRY(file_begin(options->output, &file));
     enum status status =
-        ends_with(options->output, ".csv") ? write_csv(of, &file) : write_json(of, &file);
+        text_ends_in(options->output, ".csv") ? write_csv(of, &file) : write_json(of, &file);
     if (status == STATUS_OK) return file_commit(&file);
     file_abandon(&file);
     return status;
@@ -242,7 +237,7 @@ static enum status eval_with(const struct options *options) {
 enum status eval_run(const struct options *options) {
     const char *output = option_is_given(options, OPTION_output) ? options->output : NULL;
     log_quiet(options->quiet);
-    if (output && !ends_with(output, ".json") && !ends_with(output, ".csv"))
+    if (output && !text_ends_in(output, ".json") && !text_ends_in(output, ".csv"))
         return fail(STATUS_USAGE, "--output %s: a .json or a .csv file is written", output);
     return trained_with(options, eval_with);
 }

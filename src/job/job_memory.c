@@ -317,7 +317,7 @@ static void each_needs(const struct job *job, char text[3 * TEXT_BYTES]) {
 static enum status refuse(const struct job *job, const struct comparison *of) {
     char a[TEXT_BYTES], b[TEXT_BYTES], c[TEXT_BYTES], who[2 * TEXT_BYTES],
         each[3 * TEXT_BYTES] = "";
-    char largest[256], hint[160], whose[TEXT_BYTES] = "";
+    char largest[256], hint[192], whose[TEXT_BYTES] = "";
     int rank, own = job->plan->config.rank;
     const struct memory_estimate *estimate = spoken_of(job, of, &rank);
     size_t fitting = 0;
@@ -336,9 +336,11 @@ static enum status refuse(const struct job *job, const struct comparison *of) {
         snprintf(hint, sizeof hint,
                  "a pipeline has a part of it on each rank: -n 2 --strategy gpipe");
     else
-        snprintf(hint, sizeof hint,
-                 "no number of micro-batches would fit: a smaller model%s or --batch is needed",
-                 *each ? ", fewer ranks" : "");
+        snprintf(
+            hint, sizeof hint,
+            "no number of micro-batches would fit: try another --strategy (docs/strategies.md), "
+            "a smaller model%s or --batch",
+            *each ? ", fewer ranks" : "");
     return fail(STATUS_MEMORY,
                 "%s would need %s, %s is %s (%sactivations %s)\n  largest at the peak%s: %s\n  %s",
                 who_needs(job, of, who), text_size((int64_t)of->need, a), of->limit_is,

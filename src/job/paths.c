@@ -76,20 +76,13 @@ static void visit_arguments(struct each *each, const struct options *options) {
     for (int i = 0; i < count; i++) visit_one(each, options->argument[i]);
 }
 
-static const char *value_of(const struct options *options, enum option_id id) {
-    const char *text;
-    if (!option_is_set(options, id)) return NULL;
-    memcpy(&text, (const char *)options + option_rows[id].field, sizeof text);
-    return text;
-}
-
 enum status paths_each_input(const struct options *options,
                              enum status (*visit)(void *context, const char *path,
                                                   const char *label),
                              void *context) {
     struct each each = {.visit = visit, .context = context};
     for (int i = 0; i < ROWS && each.status == STATUS_OK; i++) {
-        const char *text = value_of(options, rows[i].id);
+        const char *text = option_string(options, rows[i].id);
         char *label = mem_format("--%s", option_rows[rows[i].id].name);
         each.label = label;
         if (text) visit_text(&each, rows[i].form, text);
@@ -121,13 +114,13 @@ static char *absolute(enum form form, const char *text) {
 
 char *paths_text(const struct options *options, enum option_id id) {
     int row = row_of(id);
-    const char *text = row >= 0 ? value_of(options, id) : NULL;
+    const char *text = row >= 0 ? option_string(options, id) : NULL;
     return text && *text ? absolute(rows[row].form, text) : option_text(options, id);
 }
 
 void paths_make_absolute(struct options *options, struct arena *arena) {
     for (int i = 0; i < ROWS; i++) {
-        const char *text = value_of(options, rows[i].id);
+        const char *text = option_string(options, rows[i].id);
         if (!text || !*text) continue;
         char *whole = absolute(rows[i].form, text);
         const char *kept = arena_text(arena, whole);

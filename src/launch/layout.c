@@ -84,7 +84,9 @@ static enum status by_numbers(const struct launch_config *config, struct launch_
     int nodes = config->nodes >= 0 ? config->nodes : 1,
         count = config->local_ranks > 0 ? config->local_ranks : 1;
     if (nodes > 1 && config->node_rank < 0)
-        return fail(STATUS_USAGE, "--nodes %d needs --node-rank: which of them this is, from 0",
+        return fail(STATUS_USAGE,
+                    "--nodes %d needs --node-rank: which of them this is, from 0\n"
+                    "  explain and simulate plan for machines elsewhere by -n alone: all ranks",
                     nodes);
     if (config->node_rank >= nodes)
         return fail(STATUS_USAGE, "--node-rank %d is not below --nodes %d\n  nodes count from 0",

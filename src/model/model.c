@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "model/pretrained.h"
 
 #define MODEL(name, builder, ...)                                                                  \
     void builder(struct graph *graph, const struct model_config *config, const struct model *model);
@@ -19,16 +20,18 @@
 enum { MODELS_ADDED = 64 };
 
 static const struct model built_in[] = {
-#define MODEL(NAME, builder, reads, recipe, DEPTH, WIDTH, HEADS, HIDDEN, HELP)                     \
+#define MODEL(NAME, builder, reads, SIDE, recipe, DEPTH, WIDTH, HEADS, HIDDEN, CONFIG, HELP)       \
     {.name = NAME,                                                                                 \
      .help = HELP,                                                                                 \
      .input = reads,                                                                               \
+     .side = SIDE,                                                                                 \
      recipe,                                                                                       \
      .build = builder,                                                                             \
      .depth = DEPTH,                                                                               \
      .width = WIDTH,                                                                               \
      .heads = HEADS,                                                                               \
-     .hidden = HIDDEN},
+     .hidden = HIDDEN,                                                                             \
+     .pretrained = CONFIG},
 #include "model/model.def"
 #undef MODEL
 };
@@ -66,12 +69,6 @@ const struct model *model_find(const char *name) {
     for (int i = 0; i < count; i++)
         if (strcmp(models[i].name, name) == 0) return &models[i];
     return NULL;
-}
-
-int64_t model_side(const struct model *model) {
-    bool large = model->build == resnet_build || model->build == vit_build;
-    if (!(model->input & MODEL_IMAGES)) return 0;
-    return large ? 224 : 32;
 }
 
 enum status model_add(const struct model *model) {

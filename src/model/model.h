@@ -5,6 +5,7 @@
 #include "graph/graph.h"
 
 struct dataset;
+struct json_t;
 
 /* What a model is told; the caller takes it from the data set and the options. 0 means "the model's
  * own". */
@@ -43,6 +44,7 @@ const struct model_reads *model_reads(unsigned input);
 struct model {
     const char *name, *help;
     unsigned input; /* of enum model_input */
+    int side;       /* of the images that its weights are mostly made for, in pixels; 0: none */
     /* Defaults of the family, shown by --help and used where the user says nothing. */
     const char *optimizer;
     double lr, weight_decay, clip; /* clip 0: none */
@@ -50,6 +52,8 @@ struct model {
                   const struct model *model);
     /* Free to each family: depth, width and so on. */
     int depth, width, heads, hidden;
+    /* Its config.json, the caller's: see pretrained.h. NULL: it has none. */
+    struct json_t *(*pretrained)(const struct model *model, const struct model_config *config);
     const char *data; /* its data set where --data does not say; NULL: the default of the option */
     const void *own;  /* of models that were added */
 };
@@ -60,9 +64,6 @@ const struct model *model_all(int *count);
 /* Local, any thread. Adds a row behind those of model.def, for the rest of the process; it is
  * copied, and what it points to stays. STATUS_USAGE for a name that is taken, or without room. */
 enum status model_add(const struct model *model);
-/* Local. The side of the images that weights of this model are mostly made for, in pixels; 0: it
- * reads none. */
-int64_t model_side(const struct model *model);
 /* Local. The options of shape that act with this model, as typed; static. */
 const char *model_acts(const struct model *model);
 

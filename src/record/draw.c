@@ -1,26 +1,20 @@
 /* A drawing as a file; its form is the ending of its name. */
 #include "record/draw.h"
 
-#include <string.h>
-
 #include "base/file.h"
 #include "base/log.h"
-
-static bool ends_in(const char *path, const char *ending) {
-    size_t length = strlen(path), tail = strlen(ending);
-    return length > tail && strcmp(path + length - tail, ending) == 0;
-}
+#include "base/text.h"
 
 enum status draw_check(const char *path) {
     char text[TEXT_QUOTED_BYTES];
-    if (ends_in(path, ".svg") || ends_in(path, ".html")) return STATUS_OK;
+    if (text_ends_in(path, ".svg") || text_ends_in(path, ".html")) return STATUS_OK;
     return fail(STATUS_USAGE, "drawing %s: the name must end in .svg or .html",
                 text_quoted(path, text));
 }
 
 enum status draw_write(const char *path, const struct timeline *timeline) {
     struct file_writer writer;
-    bool svg = ends_in(path, ".svg");
+    bool svg = text_ends_in(path, ".svg");
     TRY(draw_check(path));
     TRY(file_begin(path, &writer));
     enum status status = STATUS_OK;

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "record/difference.h"
@@ -86,6 +87,9 @@ static void set_figure(struct draw_figure *figure, int v, double value, bool fra
         snprintf(figure->value[v], TEXT_BYTES, "%.1f%%", value * 100);
     else
         timeline_time(timeline, value, figure->value[v]);
+    size_t used = strlen(figure->value[v]);
+    if (!fraction && timeline->unit == TIMELINE_UNITS)
+        snprintf(figure->value[v] + used, TEXT_BYTES - used, " units");
 }
 
 void draw_figures(const struct timeline *timeline, struct draw_figure figure[DRAW_FIGURES]) {

@@ -106,7 +106,7 @@ static void emit_value(const struct svg *svg, const struct draw_figure *figure, 
     fprintf(svg->stream, "<text x=\"%.0f\" y=\"%.0f\"><tspan class=\"value\">%s</tspan>", x, y,
             figure->value[v]);
     const char *name = v == TIMELINE_PREDICTED ? "predicted" : "measured";
-    if (svg->lanes == 2) fprintf(svg->stream, "<tspan class=\"sub\"> %s</tspan>", name);
+    if (svg->lanes == 2) fprintf(svg->stream, "<tspan class=\"sub\" dx=\"4\">%s</tspan>", name);
     fputs("</text>\n", svg->stream);
 }
 
@@ -172,7 +172,7 @@ static void emit_swatch(const struct svg *svg, int category, const char *kinds, 
     fprintf(svg->stream, "<text x=\"%.1f\" y=\"%.1f\"><tspan class=\"t\" font-weight=\"600\">",
             x + 18, y);
     svg_text(svg->stream, kinds, 64);
-    fprintf(svg->stream, "</tspan><tspan class=\"s\"> %s</tspan></text>\n",
+    fprintf(svg->stream, "</tspan><tspan class=\"s\" dx=\"4\">%s</tspan></text>\n",
             timeline_categories[category].text);
 }
 

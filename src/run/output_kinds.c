@@ -113,13 +113,26 @@ bool output_is_new(enum output_kind kind) {
     return kinds[kind].is == NULL;
 }
 
-bool output_is(enum output_kind kind, const char *path) {
+static enum status read_head(const char *path, struct head *out) {
     struct file_reader reader;
-    struct head head = {.path = path};
-    if (!kinds[kind].is || file_reader_open(path, &reader) != STATUS_OK) return false;
-    head.total = reader.total;
-    head.count = reader.total < HEAD_BYTES ? (size_t)reader.total : HEAD_BYTES;
-    bool read = file_read_at(&reader, 0, head.text, head.count) == STATUS_OK;
+    *out = (struct head){.path = path};
+    TRY(file_reader_open(path, &reader));
+    out->total = reader.total;
+    out->count = reader.total < HEAD_BYTES ? (size_t)reader.total : HEAD_BYTES;
+    enum status status = file_read_at(&reader, 0, out->text, out->count);
     file_reader_close(&reader);
-    return read && kinds[kind].is(&head);
+    return status;
+}
+
+static bool is_kind(int kind, const struct head *head) {
+    return kinds[kind].is && kinds[kind].is(head);
+}
+
+enum status output_kind_of(const char *path, enum output_kind wanted, enum output_kind *out) {
+    struct head head;
+    int kind = 0;
+    TRY(read_head(path, &head));
+    while (kind < OUTPUT_KINDS && !is_kind(kind, &head)) kind++;
+    *out = is_kind(wanted, &head) ? wanted : (enum output_kind)kind;
+    return STATUS_OK;
 }

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "exec/checkpoint.h"
 #include "job/paths.h"
 #include "record/draw.h"
@@ -98,13 +99,13 @@ static enum status refuse_owned(const char *path, const char *label, const char 
 
 /* --- what is there --- */
 
-static enum status refuse_kind(const struct output *output) {
-    for (int kind = 0; kind < OUTPUT_KINDS; kind++)
-        if (output_is((enum output_kind)kind, output->path))
-            return fail(STATUS_USAGE,
-                        "%s %s: the file there is %s, not %s, and is not written over",
-                        output->label, output->path, output_words((enum output_kind)kind),
-                        output_words(output->kind));
+static enum status check_kind(const struct output *output) {
+    enum output_kind kind;
+    TRY(output_kind_of(output->path, output->kind, &kind));
+    if (kind == output->kind) return STATUS_OK;
+    if (kind < OUTPUT_KINDS)
+        return fail(STATUS_USAGE, "%s %s: the file there is %s, not %s, and is not written over",
+                    output->label, output->path, output_words(kind), output_words(output->kind));
     return fail(STATUS_USAGE, "%s %s: the file there is not %s, and is not written over",
                 output->label, output->path, output_words(output->kind));
 }
@@ -123,9 +124,8 @@ static enum status check_there(const struct output *output) {
         return fail(STATUS_USAGE, "%s %s: the file exists and is not written over", output->label,
                     output->path);
     /* what is no regular file is refused by whoever would write it */
-    if (!S_ISREG(info.st_mode) || info.st_size == 0 || output_is(output->kind, output->path))
-        return STATUS_OK;
-    return refuse_kind(output);
+    if (!S_ISREG(info.st_mode) || info.st_size == 0) return STATUS_OK;
+    return check_kind(output);
 }
 
 /* As the writer will do it: a file beside it, which then takes its name. */
@@ -155,32 +155,22 @@ enum status outputs_judge(const struct output *output, const struct options *opt
 
 /* --- those of a command --- */
 
-static const char *value_of(const struct options *options, enum option_id id) {
-    const char *text;
-    memcpy(&text, (const char *)options + option_rows[id].field, sizeof text);
-    return text;
-}
-
-static bool ends_in(const char *text, const char *ending) {
-    size_t length = strlen(text), tail = strlen(ending);
-    return length >= tail && strcmp(text + length - tail, ending) == 0;
-}
-
 /* The row of a name that is given; its command has refused names of other endings. */
 static bool is_written(const struct options *options, const struct row *row) {
-    return option_is_given(options, row->id) && ends_in(value_of(options, row->id), row->ending);
+    return option_is_given(options, row->id) &&
+           text_ends_in(option_string(options, row->id), row->ending);
 }
 
 /* Two outputs in one file. */
 static enum status check_once(const struct options *options, int index) {
     enum status status = STATUS_OK;
-    char *path = file_resolved(value_of(options, rows[index].id));
+    char *path = file_resolved(option_string(options, rows[index].id));
     for (int i = 0; i < index && status == STATUS_OK; i++) {
         if (!is_written(options, &rows[i])) continue;
-        char *other = file_resolved(value_of(options, rows[i].id));
+        char *other = file_resolved(option_string(options, rows[i].id));
         if (strcmp(path, other) == 0 || file_is_same(path, other))
             status = fail(STATUS_USAGE, "--%s %s: --%s writes this file, too",
-                          option_rows[rows[index].id].name, value_of(options, rows[index].id),
+                          option_rows[rows[index].id].name, option_string(options, rows[index].id),
                           option_rows[rows[i].id].name);
         free(other);
     }
@@ -190,7 +180,7 @@ static enum status check_once(const struct options *options, int index) {
 
 static enum status check_row(const struct options *options, int index, const char *own) {
     char *label = mem_format("--%s", option_rows[rows[index].id].name);
-    const char *path = value_of(options, rows[index].id);
+    const char *path = option_string(options, rows[index].id);
     char *folder = folder_of(path), *whole = file_resolved(folder);
     struct output output = {.kind = rows[index].kind,
                             .path = path,

@@ -39,8 +39,10 @@ enum status outputs_keep_inputs(const struct options *options, const char *folde
 /* Local. Whether the option names what is written. */
 bool outputs_are_written(enum option_id id);
 
-/* Local, blocking. Whether a regular file is of the kind, by its content; "a profile". */
-bool output_is(enum output_kind kind, const char *path);
+/* Local, blocking. What a regular file is, by its content: `wanted` where it may be that and
+ * another, OUTPUT_KINDS where it is none. Fails, logged, where it cannot be read. */
+enum status output_kind_of(const char *path, enum output_kind wanted, enum output_kind *out);
+/* Local. "a profile". */
 const char *output_words(enum output_kind kind);
 /* Local. Whether there are no older ones that a newer one replaces. */
 bool output_is_new(enum output_kind kind);

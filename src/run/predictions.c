@@ -39,11 +39,6 @@ struct predictions {
     int64_t *order;          /* of one row: the classes named */
 };
 
-static bool ends_with(const char *text, const char *end) {
-    size_t length = strlen(text), tail = strlen(end);
-    return length >= tail && strcmp(text + length - tail, end) == 0;
-}
-
 static bool to_screen(const char *path) {
     return strcmp(path, "-") == 0;
 }
@@ -54,10 +49,10 @@ enum status predictions_check(const struct options *options) {
                                   "  a .npy file, JSON lines in a .jsonl file, or - for standard "
                                   "output");
     const char *path = options->output;
-    bool npy = ends_with(path, ".npy");
+    bool npy = text_ends_in(path, ".npy");
     if (npy && option_is_given(options, OPTION_top))
         return fail(STATUS_USAGE, "--top is of JSON lines: it has no effect on %s", path);
-    if (npy || ends_with(path, ".jsonl") || to_screen(path)) return STATUS_OK;
+    if (npy || text_ends_in(path, ".jsonl") || to_screen(path)) return STATUS_OK;
     return fail(STATUS_USAGE,
                 "--output %s: a .npy file, JSON lines in a .jsonl file, or - is written", path);
 }
@@ -303,7 +298,7 @@ enum status predictions_open(struct session *session, struct predictions **out) 
     struct predictions *of = MEM_NEW(struct predictions);
     *of = (struct predictions){.session = session,
                                .path = options->output,
-                               .lines = !ends_with(options->output, ".npy"),
+                               .lines = !text_ends_in(options->output, ".npy"),
                                .as = as_of(options),
                                .samples = config->dataset->count[config->eval_split],
                                .top = options->top,

@@ -69,7 +69,7 @@ static enum status outline_now(const struct options *options, struct dataset **o
 static bool is_like_pictures(const struct options *options, const struct model *model) {
     return !option_is_given(options, OPTION_data) && options->command == COMMAND_PREDICT &&
            option_is_given(options, OPTION_input) && input_is_file(options->input) &&
-           option_is_given(options, OPTION_classes) && model_side(model) > 0;
+           option_is_given(options, OPTION_classes) && model->side > 0;
 }
 
 enum status trained_like(const struct options *options, struct dataset **out) {
@@ -79,8 +79,7 @@ enum status trained_like(const struct options *options, struct dataset **out) {
     const struct model *model = model_find(options->model);
     CHECK(model, "no model is called %s", options->model);
     if (!is_like_pictures(options, model)) return resolve_data(options, model, out);
-    int64_t side =
-        option_is_given(options, OPTION_image_size) ? options->image_size : model_side(model);
+    int64_t side = option_is_given(options, OPTION_image_size) ? options->image_size : model->side;
     *out = outline_of_pictures(side, options->classes);
     return STATUS_OK;
 }
@@ -186,7 +185,7 @@ static enum status refuse_nameless(const char *path, bool folder) {
 /* To predict, a number of classes is enough for a model of images. */
 static enum status check_data_named(const char *path, const struct options *given) {
     const struct model *model = model_find(given->model);
-    bool images = given->command == COMMAND_PREDICT && model && model_side(model) > 0;
+    bool images = given->command == COMMAND_PREDICT && model && model->side > 0;
     if (option_is_given(given, OPTION_data) || names_data(given)) return STATUS_OK;
     if (!images)
         return fail(STATUS_USAGE,

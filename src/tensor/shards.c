@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "tensor/npy.h"
 
 struct shard {
@@ -26,13 +27,8 @@ struct shards {
     size_t count, room;
 };
 
-static bool ends_in(const char *path, const char *ending) {
-    size_t length = strlen(path), end = strlen(ending);
-    return length > end && strcmp(path + length - end, ending) == 0;
-}
-
 bool shards_is_index(const char *path) {
-    return ends_in(path, ".index.json");
+    return text_ends_in(path, ".index.json");
 }
 
 static struct shard *add_shard(struct shards *shards, const char *name) {
@@ -149,9 +145,9 @@ static enum status open_index(const char *path, struct shards *shards) {
 
 enum status shards_open(const char *path, struct shards **out) {
     struct shards *shards = MEM_NEW(struct shards);
-    enum status status = shards_is_index(path)   ? open_index(path, shards)
-                         : ends_in(path, ".npz") ? open_arrays(shards, path)
-                                                 : open_shard(shards, path, path);
+    enum status status = shards_is_index(path)        ? open_index(path, shards)
+                         : text_ends_in(path, ".npz") ? open_arrays(shards, path)
+                                                      : open_shard(shards, path, path);
     if (status == STATUS_OK)
         *out = shards;
     else

@@ -128,7 +128,8 @@ static void print_costs(const struct outlook *outlook, FILE *out) {
     } else if (outlook->source.section) {
         row(out, "costs", "measured: %s", options->profile);
     } else if (outlook->source.cluster) {
-        row(out, "costs", "rates and links of %s", options->cluster);
+        row(out, "costs", "rates and links of %s, %d of its %lld ranks", options->cluster,
+            config->ranks, (long long)outlook->source.cluster->ranks);
     } else {
         char crowd[TEXT_BYTES + 32] = "";
         if (outlook->source.crowd > 1)

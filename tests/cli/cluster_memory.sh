@@ -109,4 +109,20 @@ run simulate --cluster without.yml
 "$STRETTO" explain -n 4 $pipe --quiet --save-program program.txt || say "no program was saved"
 "$STRETTO" check --program program.txt --cluster ample.yml >out 2>err
 [ $? = 2 ] && grep -q 'cluster has no effect here' err || say "check of a file: $(cat err)"
+# A plan for fewer ranks than the cluster has says so.
+run explain --cluster ample.yml -n 4
+grep -q 'of ample.yml, 4 of its 4 ranks' out || say "ranks of the cluster: $(grep ^costs out)"
+"$STRETTO" simulate --model mlp --cluster ample.yml >out 2>err
+grep -q 'of ample.yml, 1 of its 4 ranks' out || say "ranks of the cluster: $(grep ^costs out)"
+run explain --cluster ample.yml --nodes 4
+[ $got = 2 ] && grep -q 'by -n alone: all ranks' err || say "nodes of a cluster: exit $got: $(cat err)"
+# The answer of docs/cluster.md to "does it fit?", by its own file and commands.
+sed -n '/^## Does it fit/,/^## Keys/p' "$ROOT/docs/cluster.md" >fit.md
+sed -n '/^```yaml/,/^```$/p' fit.md | grep -v '```' >eight.yml
+[ "$(grep -c '^stretto ' fit.md)" = 2 ] || say "docs/cluster.md: these are not two commands: $(cat fit.md)"
+sed -n 's/^stretto //p' fit.md >commands
+while read -r words; do
+    "$STRETTO" $words >out 2>err </dev/null && head -n 1 out | grep -q '^fits *yes: rank 0' || say "$words: $(cat err)"
+    grep -q 'of eight.yml, 8 of its 8 ranks' out || say "$words: not all ranks: $(grep ^costs out)"
+done <commands
 exit $failed

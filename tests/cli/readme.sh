@@ -10,6 +10,9 @@ for picture in "$ROOT"/docs/pictures/*.svg; do
 done
 [ "$(ls drawn | wc -l)" = "$(ls "$ROOT/docs/pictures" | wc -l)" ] || say "pictures that are not there: $(ls drawn)"
 cmp -s drawn/1f1b-light.svg drawn/1f1b-dark.svg && say "light and dark are the same picture"
+# Viewers differ in what they make of @media: each picture has its colours without it. A figure has its unit.
+grep -l '@media' drawn/*.svg && say "colours that depend on the viewer"
+grep -q '>33 units<' drawn/1f1b-dark.svg || say "the step has no unit: $(grep 'class="value"' drawn/1f1b-dark.svg)"
 
 # The lines of the program, without what is said about them.
 "$STRETTO" explain --strategy 1f1b --stages 4 --micro-batches 8 --device ref --show program >program || exit 1

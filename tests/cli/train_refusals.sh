@@ -69,7 +69,7 @@ done <<'END'
 # memory, predicted
 5|largest at the peak|--memory-limit 300K
 5|--micro-batches 2 would need|--memory-limit 10M --batch 8192 --model mlp
-5|would fit|--memory-limit 1K
+5|would fit: try another --strategy|--memory-limit 1K
 END
 
 # Files that are read when the run is set up, before its folder is made.

@@ -82,6 +82,10 @@ Test(base_option_word, forms) {
                   "did you mean zero3?");
     expect_answer(option_value_answer(OPTION_device, "bf16", OPTION_FORM_ARGUMENT),
                   "did you mean --dtype bf16?");
+    expect_answer(option_word_answer("hosts", COMMAND_TRAIN, OPTION_FORM_ARGUMENT),
+                  "did you mean --hostfile?");
+    expect_answer(option_value_answer(OPTION_model, "gpt2-small", OPTION_FORM_ARGUMENT),
+                  "did you mean gpt2?");
     expect_answer(option_value_answer(OPTION_strategy, "tp", OPTION_FORM_ARGUMENT), tensor);
     expect_answer(option_value_answer(OPTION_lr, "fsdp", OPTION_FORM_ARGUMENT), NULL);
 }

@@ -38,6 +38,8 @@ Test(base_text, nearest) {
         {"q", NULL},
         {"micro", "micro-batches"},
         {"seed-of-all", "seed"},
+        {"LR", "lr"},
+        {"Micro-Batches", "micro-batches"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *got = text_nearest(cases[i].word, list, 5);

@@ -1,12 +1,15 @@
 /* Outputs: which options name what is read and what is written, and what the functions of the
  * library that write refuse. tests/cli/outputs.sh has the commands. */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "../base/calls.h"
 #include "../exec/kit.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "job/paths.h"
 #include "run/outputs.h"
@@ -169,4 +172,19 @@ Test(run_outputs, checkpoints_of_the_library, .timeout = 60) {
     cr_assert_eq(stretto_step(run, &step), 0, "a refusal costs nothing else");
     cr_expect_eq(stretto_checkpoint(run, "mine"), 0, "%s", stretto_error());
     stretto_close(&run);
+}
+
+/* What it is cannot be seen: that is said once, and it is left alone. */
+Test(run_outputs, a_file_that_cannot_be_read) {
+    static char text[2000];
+    struct options options = {.command = COMMAND_EXPLAIN};
+    struct output output = {.kind = OUTPUT_SVG, .path = "old.svg", .label = "--draw"};
+    put("old.svg", "mine\n");
+    calls = (struct calls){.failing = CALL_OPEN, .path = "old.svg", .code = EACCES};
+    log_capture(text, sizeof text);
+    enum status status = outputs_judge(&output, &options);
+    log_capture(NULL, 0);
+    calls = (struct calls){0};
+    cr_expect_eq(status_exit_code(status), 3);
+    cr_expect(strstr(text, "old.svg") && !strchr(strchr(text, '\n') + 1, '\n'), "%s", text);
 }
