@@ -1,7 +1,7 @@
 /* Advancing through a list of instructions: see exec_advance in state.h.
  *
  * Before an instruction touches a buffer, what was posted on that buffer must be done: which
- * buffers those are is said by the columns "reads" and "writes" of instr.def. All waiting for other
+ * buffers those are is said by program/resource.h. All waiting for other
  * ranks happens in exec_wait, so one process can drive many ranks, and a wait that lasts is
  * explained from one place. */
 #include <string.h>
@@ -22,56 +22,26 @@ static const struct exec_observer *observer_of(const struct exec *exec) {
 
 /* --- what is under way --- */
 
-static int bucket_count(const struct exec *exec) {
-    return sizes_bucket(exec->plan->sizes, exec->plan->chunk_count, 0);
+/* Kept at the first of the buffers that it is under way on; a second one points there. */
+static struct posted *posted_at(struct exec *exec, int buffer) {
+    struct posted *place = &exec->posted[buffer];
+    return place->instr ? place : place->by;
 }
 
-static int slot_count(const struct exec *exec) {
-    return sizes_slot(exec->plan->sizes, exec->plan->chunk_count, 0);
+struct posted *exec_posted(struct exec *exec, const struct instr *instr) {
+    return &exec->posted[resource_posted(&exec->map, instr).buffer[0]];
 }
 
-static struct posted *reduction(struct exec *exec, int grad, int bucket) {
-    return &exec->reductions[grad * bucket_count(exec) + bucket];
-}
-
-/* Where what is posted on a resource is kept until it is done; of a gradient, that of its first
- * bucket. NULL: nothing is ever posted there. */
-static struct posted *place_for(struct exec *exec, const struct resource_access *access) {
-    switch (access->resource) {
-    case RESOURCE_SEEDS: return &exec->seeds;
-    case RESOURCE_LOSSES: return &exec->losses;
-    case RESOURCE_NORM: return &exec->norm;
-    case RESOURCE_SLOT: return &exec->messages[access->slot];
-    case RESOURCE_GRADIENT: return reduction(exec, access->grad, access->first_bucket);
-    case RESOURCE_PARAMS: return &exec->gathers[access->first_bucket];
-    case RESOURCE_READY: break;
-    }
-    return NULL;
+bool exec_is_under_way(const struct exec *exec, enum resource kind) {
+    return exec->posted[exec->map.first[kind]].instr;
 }
 
 static struct posted *posted_on(struct exec *exec, const struct instr *instr, char letter) {
-    const struct plan *plan = exec->plan;
-    struct resource_access access = program_access(plan->program, plan->sizes, instr, letter);
-    struct posted *place = place_for(exec, &access);
-    bool buckets = access.resource == RESOURCE_GRADIENT || access.resource == RESOURCE_PARAMS;
-    int count = buckets ? access.bucket_count : place ? 1 : 0;
-    for (int i = 0; i < count; i++) {
-        if (place[i].instr) return &place[i];
-        if (place[i].by) return place[i].by;
-    }
-    for (int i = 0; i < access.also_count; i++) {
-        struct posted *also = place + (access.also[i] - access.first_bucket);
-        if (also->instr) return also;
-    }
-    return NULL;
-}
-
-/* An operation that also writes slices (h) is found there, too. */
-static void note_slices(struct exec *exec, const struct instr *instr, struct posted *posted) {
-    const struct plan *plan = exec->plan;
-    if (!strchr(instr_row(instr)->operands, 'h') || instr->grad == instr->other) return;
-    struct resource_access access = program_access(plan->program, plan->sizes, instr, 'h');
-    reduction(exec, access.grad, access.first_bucket)->by = posted;
+    struct touched touched = resource_touched(&exec->map, instr, letter);
+    struct posted *found = NULL;
+    for (int i = 0; i < touched.count && !found; i++) found = posted_at(exec, touched.first + i);
+    for (int i = 0; i < touched.also_count && !found; i++) found = posted_at(exec, touched.also[i]);
+    return found;
 }
 
 static struct posted *first_posted(struct exec *exec, const struct instr *instr) {
@@ -85,28 +55,14 @@ static struct posted *first_posted(struct exec *exec, const struct instr *instr)
     return found;
 }
 
-static struct resource_access posts_on(const struct exec *exec, const struct instr *instr) {
-    return program_access(exec->plan->program, exec->plan->sizes, instr, *instr_posts_on(instr));
+/* It is found at its second buffer, too, while it is under way. */
+static void note_second(struct exec *exec, const struct instr *instr, struct posted *posted) {
+    struct posted_on on = resource_posted(&exec->map, instr);
+    if (on.count > 1) exec->posted[on.buffer[1]].by = posted;
 }
 
-/* Where what an instruction posts is kept until it is done. */
-static struct posted *place_of(struct exec *exec, const struct instr *instr) {
-    const char *letters = instr_posts_on(instr);
-    struct resource_access access = posts_on(exec, instr);
-    struct posted *place = place_for(exec, &access);
-    CHECK(place && (!letters[1] || letters[1] == 'h'), "%s posts what nobody would await",
-          instr_row(instr)->name);
-    return place;
-}
-
-/* All places; NULL behind the last. */
-static struct posted *place_at(struct exec *exec, int i) {
-    int buckets = bucket_count(exec), reductions = exec->plan->grads * buckets;
-    struct posted *const single[] = {&exec->seeds, &exec->losses, &exec->norm, NULL};
-    if (i < reductions) return &exec->reductions[i];
-    if ((i -= reductions) < buckets) return &exec->gathers[i];
-    if ((i -= buckets) < slot_count(exec)) return &exec->messages[i];
-    return single[i - slot_count(exec)];
+static int buffer_count(const struct exec *exec) {
+    return exec->map.first[RESOURCE_COUNT];
 }
 
 /* The hooks of the communicator, which holds its lock. */
@@ -121,12 +77,13 @@ static enum status on_post(void *context, const struct comm_event *event) {
 }
 
 static void on_done(void *context, const struct comm_event *event) {
-    struct posted *posted;
-    for (int i = 0; (posted = place_at(context, i)); i++)
-        if (posted->group == event->group && posted->sequence == event->sequence) {
-            posted->end_ns = event->end_ns;
-            posted->start_ns = event->start_ns;
-        }
+    struct exec *exec = context;
+    for (int i = 0; i < buffer_count(exec); i++) {
+        struct posted *posted = &exec->posted[i];
+        if (posted->group != event->group || posted->sequence != event->sequence) continue;
+        posted->end_ns = event->end_ns;
+        posted->start_ns = event->start_ns;
+    }
 }
 
 void exec_listen(struct exec *exec, bool on) {
@@ -139,7 +96,7 @@ static enum status finish(struct exec *exec, struct posted *posted) {
     const struct exec_observer *observer = observer_of(exec);
     posted->instr = NULL;
     exec->under_way--;
-    note_slices(exec, instr, NULL);
+    note_second(exec, instr, NULL);
     if (observer->posted)
         observer->posted(observer->context, instr, posted->step, posted->begin_ns, posted->end_ns);
     enum status status = handlers[instr->op].finish(exec, instr);
@@ -174,7 +131,7 @@ static enum status settle(struct exec *exec, const struct instr *instr) {
 static enum status run_or_post(struct exec *exec, const struct instr *instr) {
     const struct handler *handler = &handlers[instr->op];
     if (instr_row(instr)->queue == QUEUE_COMPUTE) return handler->run(exec, instr);
-    struct posted *posted = exec->posting = place_of(exec, instr);
+    struct posted *posted = exec->posting = exec_posted(exec, instr);
     posted->step = exec->step;
     enum status status = handler->post(exec, instr, &posted->request);
     exec->posting = NULL;
@@ -182,7 +139,7 @@ static enum status run_or_post(struct exec *exec, const struct instr *instr) {
     if (!posted->request) return handler->finish(exec, instr); /* it needed nobody */
     posted->instr = instr;
     exec->under_way++;
-    note_slices(exec, instr, posted);
+    note_second(exec, instr, posted);
     return comm_progress(exec->comm);
 }
 
@@ -268,22 +225,22 @@ static enum status await_posted(struct exec *exec, struct posted *posted) {
 }
 
 enum status exec_await_losses(struct exec *exec) {
-    return exec->losses.instr ? await_posted(exec, &exec->losses) : STATUS_OK;
+    struct posted *losses = &exec->posted[exec->map.first[RESOURCE_LOSSES]];
+    return losses->instr ? await_posted(exec, losses) : STATUS_OK;
 }
 
 /* All that is under way, or (leave) all but that on what lasts. */
 static enum status settle_rest(struct exec *exec, bool leave) {
-    struct posted *posted;
-    for (int i = 0; exec->under_way > 0 && (posted = place_at(exec, i)); i++)
-        if (posted->instr && !(leave && resource_lasts(posts_on(exec, posted->instr).resource)))
-            TRY(await_posted(exec, posted));
+    for (int i = 0; exec->under_way > 0 && i < buffer_count(exec); i++)
+        if (exec->posted[i].instr && !(leave && resource_lasts(&exec->map, i)))
+            TRY(await_posted(exec, &exec->posted[i]));
     return STATUS_OK;
 }
 
 /* What a list left under way when it failed is nobody's any more. */
 static enum status failed(struct exec *exec, enum status status) {
-    struct posted *posted;
-    for (int i = 0; (posted = place_at(exec, i)); i++) posted->instr = NULL, posted->by = NULL;
+    for (int i = 0; i < buffer_count(exec); i++)
+        exec->posted[i].instr = NULL, exec->posted[i].by = NULL;
     exec->under_way = 0;
     return status;
 }

@@ -230,10 +230,8 @@ enum status exec_new(const struct plan *plan, struct comm *comm,
     exec->owns_comm = !comm;
     exec->normed_step = exec->updated_step = -1;
     exec->lr_asked = NAN;
-    int buckets = sizes_bucket(plan->sizes, plan->chunk_count, 0);
-    exec->reductions = MEM_ARRAY(struct posted, plan->grads * buckets + 1);
-    exec->gathers = MEM_ARRAY(struct posted, buckets + 1);
-    exec->messages = MEM_ARRAY(struct posted, slot_count(plan) + 1);
+    exec->map = resource_map(plan->program, plan->grads, plan->chunk_count, plan->sizes);
+    exec->posted = MEM_ARRAY(struct posted, exec->map.first[RESOURCE_COUNT]);
     exec->all_squares = MEM_ARRAY(struct exact_sum, plan->config.ranks);
     exec->shares = MEM_ARRAY(struct step_share, plan->config.ranks);
     exec->eval_shares = MEM_ARRAY(struct eval_share, plan->config.ranks);
@@ -270,9 +268,7 @@ void exec_free(struct exec **pointer) {
     if (exec->owns_comm) comm_close(&exec->comm);
     free(exec->slot);
     free(exec->lockstep);
-    free(exec->reductions);
-    free(exec->gathers);
-    free(exec->messages);
+    free(exec->posted);
     free(exec->all_squares);
     free(exec->channel);
     free(exec->calls);
@@ -422,7 +418,8 @@ static void fill_result(struct exec *exec, struct step_result *out) {
                                 .acc1 = tally->ranked > 0 ? tally->right1 / tally->ranked : NAN,
                                 .acc5 = top_five(exec),
                                 .lr = exec_lr(exec),
-                                .grad_norm = exec->norm.instr ? NAN : exec->grad_norm,
+                                .grad_norm =
+                                    exec_is_under_way(exec, RESOURCE_NORM) ? NAN : exec->grad_norm,
                                 .times = exec->times,
                                 .request = exec->agreed,
                                 .ranks = comm_size(exec->comm),

@@ -323,7 +323,7 @@ enum status post_NORM(struct exec *exec, const struct instr *instr, struct comm_
 /* Without clipping STEP may have run already, and the next step be under way: what was not known
  * then is told now. All members fail together, at the same instruction. */
 enum status finish_NORM(struct exec *exec, const struct instr *instr) {
-    int64_t step = exec->norm.step;
+    int64_t step = exec_posted(exec, instr)->step;
     int members = instr->group == INSTR_ALL ? 0 : comm_group_count(exec->group[instr->group]);
     bool updated = exec->updated_step == step;
     if (members) exec->squares = (struct exact_sum){0};
@@ -367,7 +367,8 @@ enum status run_STEP(struct exec *exec, const struct instr *instr) {
     exec->update_is_finite = true;
     if (!exec->own_is_finite) return STATUS_OK;
     TRY(store_update(exec->store, &step, instr->grad, &exec->update_is_finite));
-    if (exec->update_is_finite || exec->norm.instr) return STATUS_OK; /* NORM will tell the cause */
+    if (exec->update_is_finite || exec_is_under_way(exec, RESOURCE_NORM))
+        return STATUS_OK; /* NORM will tell the cause */
     return numeric_failure_of_update(exec, exec->step);
 }
 

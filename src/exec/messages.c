@@ -37,7 +37,7 @@ static enum status receive(struct exec *exec, const struct instr *instr,
     struct comm_channel *channel = channel_of(exec, instr);
     if (!slot_of(exec, instr)->runnable) return STATUS_OK;
     TRY(comm_channel_post_receive(channel, out));
-    exec->messages[slot_index(exec, instr)].number = comm_request_sequence(*out);
+    exec_posted(exec, instr)->number = comm_request_sequence(*out);
     return STATUS_OK;
 }
 
@@ -47,8 +47,7 @@ static enum status finish_receive(struct exec *exec, const struct instr *instr) 
     if (!slot_of(exec, instr)->runnable) return STATUS_OK;
     int count = message_pieces(exec, instr, exec->pieces);
     size_t bytes, done = 0;
-    char *message =
-        comm_channel_message(channel, exec->messages[slot_index(exec, instr)].number, &bytes);
+    char *message = comm_channel_message(channel, exec_posted(exec, instr)->number, &bytes);
     for (int i = 0; i < count; i++) {
         const struct comm_piece *piece = &exec->pieces[i];
         CHECK(done + piece->bytes <= bytes, "a message of %zu bytes", bytes);

@@ -3,22 +3,8 @@
 #define EXEC_STATE_H
 
 #include "exec/exec.h"
+#include "exec/posted.h"
 #include "exec/runnable.h"
-
-/* An operation that an instruction posted, done later; the first instruction that touches its
- * buffers awaits it. */
-struct posted {
-    const struct instr *instr; /* NULL: nothing is under way */
-    struct comm_request *request;
-    struct posted *by; /* of slices: what is under way into them, kept where it reads */
-    int64_t step;      /* that posted it */
-    /* By the communicator's hooks, so under its lock: which operation it is, and its times. */
-    int group;
-    uint64_t sequence;
-    int64_t begin_ns, end_ns; /* 0: not yet */
-    int64_t start_ns;         /* of a message: see comm_event */
-    uint64_t number;          /* of a message to be received */
-};
 
 /* What a pass runs: its nodes, and whether and where it makes gradients. The last two kinds are the
  * part of a rank without samples where others share statistics. */
@@ -74,20 +60,18 @@ struct exec {
     struct exec_observer observer;
     const struct instr_list *list; /* being run */
     enum list_name list_name;
-    int64_t list_step;                 /* the step that was next when it began */
-    int at;                            /* its next instruction */
-    int64_t begin_ns;                  /* when that one began to run; 0: not yet */
-    int64_t now_ns;                    /* when the one before it ended, or what it awaited */
-    bool begun;                        /* whoever watches was told of that one */
-    struct comm_request **awaiting;    /* what it waits for; NULL: it can go on */
-    const struct instr *awaited;       /* who posted that */
-    const struct posted *awaited_at;   /* where it is kept; NULL: in `request` */
-    struct posted seeds, losses, norm; /* COUNT, REPORT and NORM under way */
-    struct posted *messages;           /* per slot: a send or a receive under way */
-    struct posted *reductions; /* per gradient buffer and bucket: REDUCE, SCATTER under way */
-    struct posted *gathers;    /* per bucket: GATHER under way */
-    int under_way;             /* how many operations there are in all */
-    struct posted *posting;    /* being posted now; NULL: none */
+    int64_t list_step;               /* the step that was next when it began */
+    int at;                          /* its next instruction */
+    int64_t begin_ns;                /* when that one began to run; 0: not yet */
+    int64_t now_ns;                  /* when the one before it ended, or what it awaited */
+    bool begun;                      /* whoever watches was told of that one */
+    struct comm_request **awaiting;  /* what it waits for; NULL: it can go on */
+    const struct instr *awaited;     /* who posted that */
+    const struct posted *awaited_at; /* where it is kept; NULL: in `request` */
+    struct resource_map map;         /* numbers the buffers of this rank */
+    struct posted *posted;           /* per buffer */
+    int under_way;                   /* how many operations there are in all */
+    struct posted *posting;          /* being posted now; NULL: none */
     struct pass_run pass;
     struct broadcast_run broadcast;
     struct saving *saving;                        /* NULL: no checkpoint is being saved */

@@ -106,12 +106,6 @@ static inline bool instr_is_forward(const struct instr *instr) {
 static inline bool instr_is_segment(const struct instr *instr) {
     return instr->segment != INSTR_ALL && strchr(instr_row(instr)->operands, 'e');
 }
-/* Local. The buffers that what it posts is under way on, as letters: what it writes, or of a send
- * what it reads. By the first one it is kept until it is done. */
-static inline const char *instr_posts_on(const struct instr *instr) {
-    const struct instr_row *row = instr_row(instr);
-    return row->writes[0] ? row->writes : row->reads;
-}
 /* Local. Whether an instruction may stand in a list. */
 static inline bool instr_may_stand(const struct instr *instr, enum list_name list) {
     return instr_row(instr)->lists >> list & 1;

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "program/program.h"
+#include "program/resource.h"
 
 enum { MAX_WORDS = 32 };
 
@@ -96,30 +97,37 @@ static enum status read_key(struct parser *parser, int at, int value[KEY_COUNT])
 }
 
 /* Keys whose values are words. */
-struct words {
-    int sum, sliced;
-};
-
-static enum status read_word(struct parser *parser, int at, struct words *out) {
-    const char *word = word_at(parser, at + 1);
-    bool sum = strcmp(parser->word[at], "sum") == 0;
-    int found = sum ? sum_order_find(word) : sliced_find(word);
-    if (found < 0)
-        return bad(parser, sum ? "replica, tree or replicas-first" : "o, og, op or ogp", word);
-    *(sum ? &out->sum : &out->sliced) = found;
-    return STATUS_OK;
+static int lasting_find(const char *letters) {
+    char wrong;
+    return resource_find(letters, &wrong);
 }
 
-static enum status read_keys(struct parser *parser, int value[KEY_COUNT], struct words *words) {
+enum { WORD_SUM, WORD_SLICED, WORD_LASTING, WORD_COUNT };
+static const struct {
+    const char *name, *allowed;
+    int (*find)(const char *word);
+    int usual;
+} words[WORD_COUNT] = {
+    [WORD_SUM] = {"sum", "replica, tree or replicas-first", sum_order_find, -1},
+    [WORD_SLICED] = {"sliced", "o, og, op or ogp", sliced_find, 0},
+    [WORD_LASTING] = {"lasting", "n, p or np", lasting_find, 0},
+};
+
+static enum status read_word(struct parser *parser, int at, int key, int value[WORD_COUNT]) {
+    value[key] = words[key].find(word_at(parser, at + 1));
+    return value[key] < 0 ? bad(parser, words[key].allowed, word_at(parser, at + 1)) : STATUS_OK;
+}
+
+static enum status read_keys(struct parser *parser, int value[KEY_COUNT], int word[WORD_COUNT]) {
     for (int k = 0; k < KEY_COUNT; k++) value[k] = keys[k].usual;
-    *words = (struct words){.sum = -1};
+    for (int w = 0; w < WORD_COUNT; w++) word[w] = words[w].usual;
     for (int at = 0; at < parser->words; at += 2) {
-        bool word = strcmp(parser->word[at], "sum") == 0 || strcmp(parser->word[at], "sliced") == 0;
-        TRY(word ? read_word(parser, at, words) : read_key(parser, at, value));
+        int key = TEXT_FIND(parser->word[at], words);
+        TRY(key >= 0 ? read_word(parser, at, key, word) : read_key(parser, at, value));
     }
     for (int k = 0; k < KEY_COUNT; k++)
         if (value[k] == NEEDED) return bad(parser, keys[k].name, "(end of line)");
-    return words->sum < 0 ? bad(parser, "sum", "(end of line)") : STATUS_OK;
+    return word[WORD_SUM] < 0 ? bad(parser, "sum", "(end of line)") : STATUS_OK;
 }
 
 static enum status bad_ranks(const struct parser *parser, const struct grid *grid, int64_t ranks,
@@ -135,9 +143,8 @@ static enum status bad_ranks(const struct parser *parser, const struct grid *gri
 }
 
 static enum status parse_header(struct parser *parser) {
-    int value[KEY_COUNT];
-    struct words words;
-    TRY(read_keys(parser, value, &words));
+    int value[KEY_COUNT], word[WORD_COUNT];
+    TRY(read_keys(parser, value, word));
     struct grid grid = {.stages = value[KEY_STAGES],
                         .chunks = value[KEY_CHUNKS],
                         .replicas = value[KEY_REPLICAS],
@@ -153,9 +160,10 @@ static enum status parse_header(struct parser *parser) {
         return bad_number(parser, "fewer micro-batches", value[KEY_MICRO_BATCHES]);
     if ((int64_t)grid.stages * grid.chunks > PROGRAM_MAX_SMALL)
         return bad_number(parser, "fewer stages and chunks", grid.stages);
-    parser->program = program_new(&grid, value[KEY_MICRO_BATCHES], (enum sum_order)words.sum);
+    parser->program = program_new(&grid, value[KEY_MICRO_BATCHES], (enum sum_order)word[WORD_SUM]);
     parser->program->credits = value[KEY_CREDITS];
-    parser->program->sliced = (unsigned)words.sliced;
+    parser->program->sliced = (unsigned)word[WORD_SLICED];
+    parser->program->lasting = (unsigned)word[WORD_LASTING];
     return STATUS_OK;
 }
 
@@ -266,6 +274,8 @@ static enum status parse_sizes(struct parser *parser) {
                         : read_size(parser, at, 0, PROGRAM_MAX_SMALL, &rank->grads));
         at += 2;
     }
+    if ((int64_t)rank->grads * sizes_bucket(rank->chunk, rank->chunks, 0) > PROGRAM_MAX_BUFFERS)
+        return bad(parser, "fewer gradient buffers and buckets", word_at(parser, 5));
     TRY(check_places(parser, "windows", offsetof(struct chunk_sizes, windows)));
     TRY(check_places(parser, "gathered", offsetof(struct chunk_sizes, gathered)));
     return parser->words == at ? STATUS_OK
@@ -337,11 +347,19 @@ static enum status split_words(struct parser *parser, char *line) {
     return STATUS_OK;
 }
 
+static enum status check_version(const struct parser *parser, const char *line) {
+    static const char any[] = "stretto program ";
+    if (strcmp(line, PROGRAM_TEXT_VERSION) == 0) return STATUS_OK;
+    if (strncmp(line, any, sizeof any - 1) != 0) return bad(parser, PROGRAM_TEXT_VERSION, line);
+    return fail(STATUS_DATA,
+                "%s: a program of version %.20s, this stretto reads version %s\n"
+                "  make it again with --save-program",
+                parser->name, line + sizeof any - 1, PROGRAM_TEXT_VERSION + sizeof any - 1);
+}
+
 static enum status parse_line(struct parser *parser, char *line) {
     parser->line++;
-    if (parser->line == 1)
-        return strcmp(line, PROGRAM_TEXT_VERSION) == 0 ? STATUS_OK
-                                                       : bad(parser, PROGRAM_TEXT_VERSION, line);
+    if (parser->line == 1) return check_version(parser, line);
     TRY(split_words(parser, line));
     if (parser->words == 0) return STATUS_OK;
     if (!parser->program) return parse_header(parser);

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "program/resource.h"
 
 static const char *const sum_names[SUM_ORDER_COUNT] = {"replica", "tree", "replicas-first"};
 
@@ -60,6 +61,10 @@ static void free_lists(struct rank_program *rank) {
     *rank = (struct rank_program){0};
 }
 
+/* What programs leave under way: the norm is told when it is there, parameters are gathered while
+ * the next step counts its labels. */
+enum { LASTING = 1 << RESOURCE_NORM | 1 << RESOURCE_PARAMS };
+
 struct program *program_new(const struct grid *grid, int micro_batches, enum sum_order sum) {
     struct program *program = MEM_NEW(struct program);
     CHECK(grid->chunks >= 1 && grid->chunks <= GRID_MAX_CHUNKS, "%d chunks", grid->chunks);
@@ -67,7 +72,8 @@ struct program *program_new(const struct grid *grid, int micro_batches, enum sum
                                 .ranks = grid_ranks(grid),
                                 .micro_batches = micro_batches,
                                 .sum = sum,
-                                .credits = PROGRAM_CREDITS};
+                                .credits = PROGRAM_CREDITS,
+                                .lasting = micro_batches > 0 ? LASTING : 0};
     program->kind_of = MEM_ARRAY(int32_t, program->ranks);
     add_kind(program);
     return program;
@@ -257,104 +263,6 @@ int sizes_place(const struct chunk_sizes *sizes, int places, int bucket) {
     return sizes->kept && bucket == sizes->buckets - 1 ? places : bucket % places;
 }
 
-/* Buckets that an instruction touches. Segment e of backward makes bucket e whole, and a segment
- * reads the parameters of its bucket. */
-static struct resource_access buckets_of(const struct program *program,
-                                         const struct chunk_sizes *sizes,
-                                         const struct instr *instr) {
-    const char *operands = instr_row(instr)->operands;
-    int chunk = grid_chunk(&program->grid, instr->stage);
-    int one = strchr(operands, 'b')   ? instr->bucket
-              : strchr(operands, 'e') ? instr->segment
-                                      : INSTR_ALL;
-    struct resource_access access = {0};
-    if (!strchr(operands, 's')) {
-        access.bucket_count = sizes_bucket(sizes, program->grid.chunks, 0);
-    } else if (one == INSTR_ALL) {
-        access.first_bucket = sizes_bucket(sizes, chunk, 0);
-        access.bucket_count = sizes[chunk].buckets;
-    } else {
-        access.first_bucket = sizes_bucket(sizes, chunk, one);
-        access.bucket_count = 1;
-    }
-    return access;
-}
-
-/* What a pass touches besides its own buckets; `windows`: by their places in the buffer. */
-static void add_also(const struct program *program, const struct chunk_sizes *sizes,
-                     const struct instr *instr, bool windows, struct resource_access *access) {
-    if (!strchr(instr_row(instr)->operands, 'e')) return;
-    const struct program_tie *tie = program_tie_of(program, instr->stage);
-    bool shares = tie && tie->other == instr->stage && !tie_is_apart(tie);
-    int chunk = grid_chunk(&program->grid, instr->stage);
-    struct {
-        int chunk, bucket;
-        bool there;
-    } of[] = {
-        {chunk, sizes[chunk].buckets - 1, sizes[chunk].kept && instr->segment != INSTR_ALL},
-        {shares ? grid_chunk(&program->grid, tie->stage) : 0, shares ? tie->bucket : 0, shares}};
-    for (int i = 0; i < 2; i++) {
-        if (!of[i].there) continue;
-        const struct chunk_sizes *own = &sizes[of[i].chunk];
-        int bucket = windows ? sizes_place(own, own->windows, of[i].bucket) : of[i].bucket;
-        access->also[access->also_count++] = sizes_bucket(sizes, of[i].chunk, bucket);
-    }
-}
-
-static struct resource_access gradient(const struct program *program,
-                                       const struct chunk_sizes *sizes, const struct instr *instr,
-                                       int grad) {
-    struct resource_access access = buckets_of(program, sizes, instr);
-    access.resource = RESOURCE_GRADIENT;
-    access.grad = grad;
-    bool whole = !(program->sliced & SLICED_GRADIENTS) || grad == GRAD_SLICES;
-    add_also(program, sizes, instr, !whole, &access);
-    if (whole) return access;
-    int chunk = grid_chunk(&program->grid, instr->stage), first = sizes_bucket(sizes, chunk, 0),
-        windows = sizes[chunk].windows;
-    bool one = access.bucket_count == 1;
-    int bucket = access.first_bucket - first;
-    access.first_bucket = one ? first + sizes_place(&sizes[chunk], windows, bucket) : first;
-    access.bucket_count = one ? 1 : windows + sizes[chunk].kept;
-    return access;
-}
-
-/* Where no instruction gathers them they are never under way. */
-static struct resource_access parameters(const struct program *program,
-                                         const struct chunk_sizes *sizes,
-                                         const struct instr *instr) {
-    if (!program->sliced) return (struct resource_access){.resource = RESOURCE_READY};
-    struct resource_access access = buckets_of(program, sizes, instr);
-    access.resource = RESOURCE_PARAMS;
-    add_also(program, sizes, instr, false, &access);
-    return access;
-}
-
-struct resource_access program_access(const struct program *program,
-                                      const struct chunk_sizes *sizes, const struct instr *instr,
-                                      char letter) {
-    int chunk = grid_chunk(&program->grid, instr->stage);
-    switch (letter) {
-    case 'k': return (struct resource_access){.resource = RESOURCE_SEEDS};
-    case 'l': return (struct resource_access){.resource = RESOURCE_LOSSES};
-    case 'n': return (struct resource_access){.resource = RESOURCE_NORM};
-    case 'N':
-    case 'L':
-        if (!(instr->flags & INSTR_CLIP)) break;
-        return program_access(program, sizes, instr, letter == 'N' ? 'n' : 'l');
-    case 'a':
-        return (struct resource_access){.resource = RESOURCE_SLOT,
-                                        .slot = sizes_slot(sizes, chunk, instr->slot)};
-    case 'g':
-        if (instr->grad == INSTR_ALL) break; /* of a rank that has none */
-        return gradient(program, sizes, instr, instr->grad);
-    case 'h': return gradient(program, sizes, instr, instr->other);
-    case 'p': return parameters(program, sizes, instr);
-    default: CHECK(strchr("xot", letter), "a buffer called %c", letter);
-    }
-    return (struct resource_access){.resource = RESOURCE_READY};
-}
-
 int program_world(const struct program *program) {
     for (int g = 0; g < program->group_count; g++)
         if (program->group[g] == GROUP_WORLD) return g;
@@ -382,6 +290,7 @@ struct program *program_round(const struct program *program) {
     for (int g = 0; g < program->group_count; g++) program_declare_group(round, program->group[g]);
     round->credits = program->credits;
     round->sliced = program->sliced;
+    round->lasting = program->lasting;
     for (int k = 0; k < program->kind_count; k++) {
         struct rank_program *own = program_begin(round, 0);
         *own = program->kinds[k];
@@ -411,11 +320,11 @@ int program_first_micro(const struct program *program, int rank) {
 
 uint64_t program_hash(const struct program *program) {
     const struct grid *grid = &program->grid;
-    const int numbers[] = {grid->stages,         grid->chunks,      grid->replicas,
-                           grid->replicas_each,  grid->v_shape,     grid->drivers,
-                           grid->servers,        (int)program->sum, program->micro_batches,
-                           program->group_count, program->credits,  program->tie_count,
-                           (int)program->sliced};
+    const int numbers[] = {grid->stages,         grid->chunks,         grid->replicas,
+                           grid->replicas_each,  grid->v_shape,        grid->drivers,
+                           grid->servers,        (int)program->sum,    program->micro_batches,
+                           program->group_count, program->credits,     program->tie_count,
+                           (int)program->sliced, (int)program->lasting};
     uint64_t hash = hash64(HASH64_START, numbers, sizeof numbers);
     for (int t = 0; t < program->tie_count; t++)
         hash = hash64(hash, &program->tie[t], sizeof program->tie[t]);
@@ -436,6 +345,7 @@ static void print_unless(FILE *out, const char *key, int value, int usual) {
 
 static void print_header(const struct program *program, FILE *out) {
     const struct grid *grid = &program->grid;
+    char lasting[RESOURCE_LETTERS_BYTES];
     fprintf(out, PROGRAM_TEXT_VERSION "\nranks %d stages %d replicas %d micro-batches %d sum %s",
             program->ranks, grid->stages, grid->replicas, program->micro_batches,
             sum_order_name(program->sum));
@@ -447,6 +357,7 @@ static void print_header(const struct program *program, FILE *out) {
     if (grid->stages * grid->chunks > 1 || grid->drivers > 0)
         fprintf(out, " credits %d", program->credits);
     if (program->sliced) fprintf(out, " sliced %s", sliced_name(program->sliced));
+    if (program->lasting) fprintf(out, " lasting %s", resource_letters(program->lasting, lasting));
     fprintf(out, "\ngroups");
     for (int g = 0; g < program->group_count; g++)
         fprintf(out, " %s", group_family_name(program->group[g]));

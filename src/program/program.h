@@ -70,6 +70,7 @@ enum { GRAD_SLICES, GRAD_WINDOWS, GRAD_COUNT_SLICED };
  * is built can be written and read again. Operands but micro-batches are of 16 bits. */
 enum { PROGRAM_CREDITS = 2, PROGRAM_CALL_BYTES = 32 }; /* unless it says otherwise; of INSTR_CALL */
 enum { PROGRAM_MAX_RANKS = 1 << 20, PROGRAM_MAX_MICROS = 1 << 20, PROGRAM_MAX_SMALL = INT16_MAX };
+enum { PROGRAM_MAX_BUFFERS = 1 << 30 }; /* gradient buffers times buckets of a rank */
 
 struct program {
     struct grid grid;
@@ -80,8 +81,10 @@ struct program {
     int group_count;
     struct program_tie tie[PROGRAM_MAX_TIES];
     int tie_count;
-    int credits;                /* messages that a channel holds: how far a sender runs ahead */
-    unsigned sliced;            /* SLICED_...; with nothing sliced, 0 */
+    int credits;      /* messages that a channel holds: how far a sender runs ahead */
+    unsigned sliced;  /* SLICED_...; with nothing sliced, 0 */
+    unsigned lasting; /* kinds of buffers (resource.h), by bits: a step may leave something
+                         under way on them, which the next awaits */
     struct rank_program *kinds; /* the different rank programs */
     int kind_count;
     size_t kind_capacity;
@@ -111,35 +114,6 @@ int sizes_bucket(const struct chunk_sizes *sizes, int chunk, int bucket);
 /* Local. The place among so many (windows or gathered) that a bucket of the chunk has: the kept one
  * has the last, behind them. */
 int sizes_place(const struct chunk_sizes *sizes, int places, int bucket);
-
-/* What a letter of the columns "reads" and "writes" means for an instruction, where an operation on
- * it can be under way: the result of an exchange, a slot, or buckets of a gradient buffer. One rule
- * for whoever must await it: verifier, executor, simulator. */
-enum resource {
-    RESOURCE_READY /* is never under way */,
-    RESOURCE_SEEDS,
-    RESOURCE_LOSSES,
-    RESOURCE_NORM,
-    RESOURCE_SLOT,
-    RESOURCE_GRADIENT,
-    RESOURCE_PARAMS
-};
-/* Local. Is it the run's, not the step's? A body may leave something under way on it. */
-static inline bool resource_lasts(enum resource resource) {
-    return resource == RESOURCE_NORM || resource == RESOURCE_PARAMS;
-}
-struct resource_access {
-    enum resource resource;
-    int slot;                             /* counted through all chunks, as are buckets */
-    int grad, first_bucket, bucket_count; /* of a gradient, or windows of it; of parameters */
-    /* Further ones: of a segment the kept bucket of its stage; then what the stage shares with an
-     * earlier one of the rank, which holds it. */
-    int also[2], also_count;
-};
-/* Local. `letter` is one of the columns; `sizes` are of the chunks of the rank. */
-struct resource_access program_access(const struct program *program,
-                                      const struct chunk_sizes *sizes, const struct instr *instr,
-                                      char letter);
 
 /* Local. Appends to a list; gives the instruction the next id of the rank. */
 struct instr *program_add(struct rank_program *rank, enum list_name list, enum instr_op op);
@@ -173,7 +147,7 @@ int program_first_micro(const struct program *program, int rank);
 uint64_t program_hash(const struct program *program);
 
 /* The first line of the text form. */
-#define PROGRAM_TEXT_VERSION "stretto program 3"
+#define PROGRAM_TEXT_VERSION "stretto program 4"
 /* Local. Text form and back: program_parse(program_print(p)) is p. `name` is for messages: file,
  * line, field, value. */
 void program_print(const struct program *program, FILE *out);

@@ -277,6 +277,7 @@ static void walk_new(struct verifier *verifier, int rank, int pipeline) {
                           .micros = program_micros(program, rank),
                           .first_micro = program_first_micro(program, rank),
                           .pipeline = pipeline};
+    walk->map = resource_map(program, walk->own->grads, walk->own->chunks, walk->own->chunk);
     walk->slots = MEM_ARRAY(struct slot, sizes_slot(walk->own->chunk, walk->own->chunks, 0));
     walk->grads = MEM_ARRAY(struct grad, walk->own->grads);
     int buckets = sizes_bucket(walk->own->chunk, walk->own->chunks, 0);
@@ -307,6 +308,7 @@ static void walk_free(struct walk *walk) {
     free(walk->params);
     free(walk->tracked);
     free(walk->loaded);
+    free(walk->under_way);
 }
 
 /* Pipelines that differ from all before them, by their number; returns how many. */

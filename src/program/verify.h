@@ -65,9 +65,11 @@ enum status verify_params_at_end(const struct walk *walk);
  * share statistics; posts what is done later. */
 enum status verify_await(struct walk *walk);
 /* ... all of the step that is still under way, behind the last instruction; whether the body leaves
- * more: what is under way on what lasts (resource_lasts). */
+ * more: what is under way on what lasts. */
 enum status verify_await_step(struct walk *walk);
 bool verify_leaves(const struct walk *walk);
+/* Local. What the instruction has posted is under way on its buffers from now on. */
+void verify_under_way(struct walk *walk, const struct pending *pending);
 enum status verify_share(struct walk *walk);
 enum status verify_post(struct walk *walk);
 /* A bucket of a gradient buffer, counted through all chunks. */

@@ -191,9 +191,7 @@ static enum status visit_list(struct walk *walk, enum list_name name) {
         TRY(verify_post(walk));
     }
     TRY(verify_params_at_end(walk));
-    walk->seeds = walk->losses = (struct pending){0};
-    for (int b = 0; b < sizes_bucket(walk->own->chunk, walk->own->chunks, 0); b++)
-        walk->params[b].pending = (struct pending){0};
+    walk->under_way_count = 0;
     walk->list = LIST_BODY;
     return STATUS_OK;
 }

@@ -59,9 +59,7 @@ enum status verify_message(struct walk *walk) {
         message->receive = instr;
     else
         message->sent = (struct place){instr, walk->rank};
-    int chunk = verify_chunk(walk);
-    walk->slots[sizes_slot(walk->own->chunk, chunk, instr->slot)].pending =
-        (struct pending){.channel = channel, .number = number, .instr = instr};
+    verify_under_way(walk, &(struct pending){.channel = channel, .number = number, .instr = instr});
     if (!instr_receives(instr)) verify_wake_end(channel, true);
     return STATUS_OK;
 }

@@ -221,6 +221,11 @@ static enum status scatter_into(struct walk *walk, struct bucket *from, struct b
     return STATUS_OK;
 }
 
+/* By the number of the buffer. */
+static struct bucket *bucket_at(struct walk *walk, int grad, int buffer) {
+    return verify_bucket(walk, grad, resource_bucket(&walk->map, buffer));
+}
+
 static enum status scatter(struct walk *walk, struct bucket *from, int index) {
     const struct instr *instr = walk->instr;
     bool sliced = walk->program->sliced & SLICED_GRADIENTS;
@@ -233,8 +238,8 @@ static enum status scatter(struct walk *walk, struct bucket *from, int index) {
                              sliced ? "slices are in a buffer of their own"
                                     : "the slices stay in the buffer: g and h are the same");
     if (sliced) {
-        struct resource_access to = program_access(walk->program, walk->own->chunk, instr, 'h');
-        return scatter_into(walk, from, verify_bucket(walk, instr->other, to.first_bucket));
+        struct touched to = resource_touched(&walk->map, instr, 'h');
+        return scatter_into(walk, from, bucket_at(walk, instr->other, to.first));
     }
     if (instr->flags & INSTR_NEW)
         return verify_broken(walk, RULE_FLAGS, nobody,
@@ -432,18 +437,17 @@ enum status verify_gradient(struct walk *walk) {
     const struct instr_row *row = instr_row(instr);
     if (!strchr(row->operands, 'g')) return STATUS_OK;
     if (instr->grad == INSTR_ALL) return norm(walk);
-    struct resource_access access = program_access(walk->program, walk->own->chunk, instr, 'g');
+    struct touched touched = resource_touched(&walk->map, instr, 'g');
     if (instr->op == INSTR_SUM && instr->grad == instr->other)
         return verify_broken(walk, RULE_STARTED, nobody, "a buffer added to itself");
     TRY(keep_shared(walk));
     bool kept = instr_is_segment(instr) && walk->own->chunk[verify_chunk(walk)].kept;
-    if (kept && access.also[0] == access.first_bucket)
-        return STATUS_OK; /* the segment without nodes */
-    if (kept) TRY(fill_kept(walk, verify_bucket(walk, instr->grad, access.also[0])));
-    for (int b = access.first_bucket; b < access.first_bucket + access.bucket_count; b++) {
-        struct bucket *bucket = verify_bucket(walk, instr->grad, b);
+    if (kept && touched.also[0] == touched.first) return STATUS_OK; /* the segment without nodes */
+    if (kept) TRY(fill_kept(walk, bucket_at(walk, instr->grad, touched.also[0])));
+    for (int b = touched.first; b < touched.first + touched.count; b++) {
+        struct bucket *bucket = bucket_at(walk, instr->grad, b);
         TRY(check_windows(walk, bucket));
-        TRY(change(walk, bucket, b));
+        TRY(change(walk, bucket, resource_bucket(&walk->map, b)));
         if (strchr(row->writes, 'g')) bucket->last = instr;
     }
     if (strchr(row->writes, 'g')) mark_changed(walk, instr->grad);

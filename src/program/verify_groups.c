@@ -4,6 +4,7 @@
  * An instruction of the queue COMM is posted and done once all members have posted theirs; the
  * first instruction that reads or writes one of its buffers awaits that. Passes that share
  * statistics wait where they stand. */
+#include <limits.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -21,10 +22,12 @@ static struct meeting_group *group_of_walk(const struct walk *walk, int group) {
  * What moves buckets is none. */
 static enum status check_exchange(const struct walk *walk, const struct meeting_group *of,
                                   int group) {
-    const struct pending *open = walk->seeds.group == of    ? &walk->seeds
-                                 : walk->losses.group == of ? &walk->losses
-                                 : walk->norm.group == of   ? &walk->norm
-                                                            : NULL;
+    const struct pending *open = NULL;
+    for (int i = 0; i < walk->under_way_count && !open; i++) {
+        const struct under_way *one = &walk->under_way[i];
+        if (one->pending.group == of && resource_is_exchange(&walk->map, one->on.buffer[0]))
+            open = &one->pending;
+    }
     bool data = strchr(instr_row(walk->instr)->operands, 'b');
     if (!open || data) return STATUS_OK;
     return verify_broken(walk, RULE_MEETINGS, verify_own(walk, open->instr),
@@ -52,76 +55,69 @@ static enum status post(struct walk *walk, int group, int64_t what, struct pendi
 
 /* --- posted, and awaited by who touches the buffer --- */
 
+void verify_under_way(struct walk *walk, const struct pending *pending) {
+    walk->under_way = mem_grow(walk->under_way, &walk->under_way_capacity,
+                               (size_t)walk->under_way_count + 1, sizeof *walk->under_way);
+    walk->under_way[walk->under_way_count++] =
+        (struct under_way){resource_posted(&walk->map, pending->instr), *pending};
+}
+
 /* What was awaited is under way no more. They are awaited one by one, as the executor does it. */
-static enum status await_one(struct walk *walk, struct pending *pending) {
-    if (walk->waits) return STATUS_OK;
-    if (!verify_done(walk->verifier, pending)) {
-        verify_wait(walk, pending);
+static enum status await_one(struct walk *walk, int index) {
+    struct pending pending = walk->under_way[index].pending;
+    if (!verify_done(walk->verifier, &pending)) {
+        verify_wait(walk, &pending);
         return STATUS_OK;
     }
-    struct pending done = *pending;
-    *pending = (struct pending){0};
-    return done.channel && instr_receives(done.instr) ? verify_take_message(walk, &done)
-                                                      : STATUS_OK;
+    walk->under_way[index] = walk->under_way[--walk->under_way_count];
+    return pending.channel && instr_receives(pending.instr) ? verify_take_message(walk, &pending)
+                                                            : STATUS_OK;
 }
 
-static enum status await_gradient(struct walk *walk, const struct resource_access *access) {
-    struct bucket *bucket = walk->grads[access->grad].bucket;
-    for (int b = 0; bucket && b < access->bucket_count; b++)
-        TRY(await_one(walk, &bucket[access->first_bucket + b].pending));
-    for (int i = 0; bucket && i < access->also_count; i++)
-        TRY(await_one(walk, &bucket[access->also[i]].pending));
+/* Of what is under way on these buffers that of the lowest number, -1: nothing is. */
+static int first_under_way(const struct walk *walk, const struct touched *touched) {
+    int found = -1, lowest = INT_MAX;
+    for (int i = 0; i < walk->under_way_count; i++) {
+        const struct posted_on *on = &walk->under_way[i].on;
+        for (int b = 0; b < on->count; b++)
+            if (on->buffer[b] < lowest && resource_holds(touched, on->buffer[b])) {
+                lowest = on->buffer[b];
+                found = i;
+            }
+    }
+    return found;
+}
+
+static enum status await_touched(struct walk *walk, const struct touched *touched) {
+    for (int found; !walk->waits && (found = first_under_way(walk, touched)) >= 0;)
+        TRY(await_one(walk, found));
     return STATUS_OK;
 }
 
-static enum status await_params(struct walk *walk, const struct resource_access *access) {
-    for (int b = 0; b < access->bucket_count; b++)
-        TRY(await_one(walk, &walk->params[access->first_bucket + b].pending));
-    for (int i = 0; i < access->also_count; i++)
-        TRY(await_one(walk, &walk->params[access->also[i]].pending));
-    return STATUS_OK;
-}
-
-static enum status await_letter(struct walk *walk, char letter) {
-    struct resource_access access =
-        program_access(walk->program, walk->own->chunk, walk->instr, letter);
-    switch (access.resource) {
-    case RESOURCE_SEEDS: return await_one(walk, &walk->seeds);
-    case RESOURCE_LOSSES: return await_one(walk, &walk->losses);
-    case RESOURCE_NORM: return await_one(walk, &walk->norm);
-    case RESOURCE_SLOT: return await_one(walk, &walk->slots[access.slot].pending);
-    case RESOURCE_GRADIENT: return await_gradient(walk, &access);
-    case RESOURCE_PARAMS: return await_params(walk, &access);
-    case RESOURCE_READY: break;
+static enum status await_letters(struct walk *walk, const char *letters) {
+    for (; *letters && walk->under_way_count > 0; letters++) {
+        struct touched touched = resource_touched(&walk->map, walk->instr, *letters);
+        TRY(await_touched(walk, &touched));
     }
     return STATUS_OK;
 }
 
 enum status verify_await(struct walk *walk) {
-    const struct instr_row *row = instr_row(walk->instr);
-    for (const char *letter = row->reads; *letter; letter++) TRY(await_letter(walk, *letter));
-    for (const char *letter = row->writes; *letter; letter++) TRY(await_letter(walk, *letter));
-    return STATUS_OK;
+    TRY(await_letters(walk, instr_row(walk->instr)->reads));
+    return await_letters(walk, instr_row(walk->instr)->writes);
 }
 
 enum status verify_await_step(struct walk *walk) {
-    TRY(await_one(walk, &walk->seeds));
-    TRY(await_one(walk, &walk->losses));
-    for (int s = 0; s < sizes_slot(walk->own->chunk, walk->own->chunks, 0); s++)
-        TRY(await_one(walk, &walk->slots[s].pending));
-    for (int g = 0; g < walk->own->grads; g++) {
-        struct resource_access all = {
-            .grad = g, .bucket_count = sizes_bucket(walk->own->chunk, walk->own->chunks, 0)};
-        TRY(await_gradient(walk, &all));
+    for (int kind = 0; kind < RESOURCE_COUNT; kind++) {
+        const int *first = &walk->map.first[kind];
+        struct touched all = {.first = first[0], .count = first[1] - first[0]};
+        if (!(walk->program->lasting >> kind & 1)) TRY(await_touched(walk, &all));
     }
     return STATUS_OK;
 }
 
 bool verify_leaves(const struct walk *walk) {
-    bool leaves = walk->norm.group;
-    for (int b = 0; b < sizes_bucket(walk->own->chunk, walk->own->chunks, 0); b++)
-        leaves |= walk->params[b].pending.group != NULL;
-    return leaves;
+    return walk->under_way_count > 0;
 }
 
 /* Of the body, and not posted: it waits where it stands. */
@@ -149,16 +145,7 @@ enum status verify_post(struct walk *walk) {
     if (row->meets != MEETS_GROUP || instr->group == INSTR_ALL || waits_there(instr))
         return STATUS_OK;
     TRY(post(walk, instr->group, operation(walk), &pending));
-    for (const char *letter = row->writes; *letter; letter++) {
-        struct resource_access access =
-            program_access(walk->program, walk->own->chunk, instr, *letter);
-        if (access.resource == RESOURCE_SEEDS) walk->seeds = pending;
-        if (access.resource == RESOURCE_LOSSES) walk->losses = pending;
-        if (access.resource == RESOURCE_NORM) walk->norm = pending;
-        if (access.resource == RESOURCE_GRADIENT)
-            verify_bucket(walk, access.grad, access.first_bucket)->pending = pending;
-        if (access.resource == RESOURCE_PARAMS) walk->params[access.first_bucket].pending = pending;
-    }
+    if (row->queue == QUEUE_COMM) verify_under_way(walk, &pending);
     return STATUS_OK;
 }
 

@@ -61,7 +61,9 @@ static enum status step(struct walk *walk, struct param_bucket *params, int inde
     return STATUS_OK;
 }
 
-static enum status visit(struct walk *walk, struct param_bucket *params, int index) {
+static enum status visit(struct walk *walk, int buffer) {
+    int index = resource_bucket(&walk->map, buffer);
+    struct param_bucket *params = &walk->params[index];
     switch ((enum instr_op)walk->instr->op) {
     case INSTR_GATHER: return gather(walk, params);
     case INSTR_FREE: return free_place(walk, params);
@@ -82,11 +84,9 @@ enum status verify_params(struct walk *walk) {
         return verify_broken(walk, RULE_SLICED, nobody,
                              "nothing is sliced (\"sliced\" in the header)");
     if (!walk->program->sliced || !strchr(instr_row(instr)->reads, 'p')) return STATUS_OK;
-    struct resource_access access = program_access(walk->program, walk->own->chunk, instr, 'p');
-    for (int b = 0; b < access.bucket_count; b++)
-        TRY(visit(walk, &walk->params[access.first_bucket + b], access.first_bucket + b));
-    for (int i = 0; i < access.also_count; i++)
-        TRY(visit(walk, &walk->params[access.also[i]], access.also[i]));
+    struct touched touched = resource_touched(&walk->map, instr, 'p');
+    for (int b = 0; b < touched.count; b++) TRY(visit(walk, touched.first + b));
+    for (int i = 0; i < touched.also_count; i++) TRY(visit(walk, touched.also[i]));
     return STATUS_OK;
 }
 

@@ -4,7 +4,7 @@
 #ifndef PROGRAM_VERIFY_STATE_H
 #define PROGRAM_VERIFY_STATE_H
 
-#include "program/program.h"
+#include "program/resource.h"
 
 /* The rows of rule.def. */
 enum rule {
@@ -64,7 +64,6 @@ struct slot {
     unsigned form;  /* INSTR_LIGHT or INSTR_BLOCK of its F; 0: that keeps all */
     int again;      /* block by block: segments that R has made */
     const struct instr *last; /* that changed it */
-    struct pending pending;
 };
 
 struct bucket {
@@ -75,7 +74,6 @@ struct bucket {
     uint64_t content;            /* which, in any order: the sum of their keys */
     uint64_t order;              /* of the additions that made it; 0: nothing added */
     const struct instr *last;    /* that changed it */
-    struct pending pending;
 };
 
 struct grad {
@@ -92,6 +90,11 @@ struct param_bucket {
     bool whole;               /* all slices are there, with the last update */
     bool collected;           /* for the checkpoint */
     const struct instr *last; /* that changed that */
+};
+
+/* A posted operation, and the buffers it is under way on. */
+struct under_way {
+    struct posted_on on;
     struct pending pending;
 };
 
@@ -117,15 +120,18 @@ struct walk {
     int at;                       /* next instruction of the body */
     const struct instr *instr;    /* now */
     const struct instr *counted, *reported, *stepped;
-    struct pending seeds, losses, norm; /* under way: COUNT, REPORT, NORM */
-    int posted[PROGRAM_MAX_GROUPS];     /* operations of each group so far */
-    bool arrived;                       /* where statistics are shared, but not past it */
-    int together, together_what;  /* several replicas on a rank: how many have come, to what */
-    int shared;                   /* segments of the pass that it has met for */
-    const struct instr *served;   /* SERVE whose pass has not come yet, or NULL */
-    const struct instr *again;    /* R whose backward has not ended yet, or NULL */
-    const struct instr *light[2]; /* an F of either form that is made again, or NULL */
-    int live, peak;               /* slots in use: now, most */
+    struct resource_map map;
+    struct under_way *under_way; /* in any order */
+    int under_way_count;
+    size_t under_way_capacity;
+    int posted[PROGRAM_MAX_GROUPS]; /* operations of each group so far */
+    bool arrived;                   /* where statistics are shared, but not past it */
+    int together, together_what;    /* several replicas on a rank: how many have come, to what */
+    int shared;                     /* segments of the pass that it has met for */
+    const struct instr *served;     /* SERVE whose pass has not come yet, or NULL */
+    const struct instr *again;      /* R whose backward has not ended yet, or NULL */
+    const struct instr *light[2];   /* an F of either form that is made again, or NULL */
+    int live, peak;                 /* slots in use: now, most */
     bool waits, queued, ended;
     struct pending awaited; /* where it waits */
     struct walk *next_waiting;

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "program/resource.h"
 
 int sim_pass_of(const struct instr *instr) {
     static const int pass[INSTR_COUNT_] = {[INSTR_F] = 1 + SIM_F,
@@ -32,61 +33,32 @@ struct compiler {
     char letters[INSTR_COUNT_][8];
     int *posted;  /* per buffer: the instruction under way there + 1, or 0 */
     int *renamed; /* per buffer: its place + 1, or 0: nothing was ever posted there */
-    int slots, buckets;
+    struct resource_map map;
     int await_count;
     int64_t live_bytes;
 };
 
-/* --- buffers on which something can be under way, numbered through --- */
+/* --- buffers on which something can be under way --- */
 
-/* HERE: what an instruction waits for where it stands, so that the next one awaits it. */
-enum { SEEDS, LOSSES, NORM, HERE, SINGLE_COUNT };
-
-static int buffer_count(const struct compiler *compiler) {
-    return SINGLE_COUNT + compiler->slots + (compiler->own->grads + 1) * compiler->buckets;
+/* Behind those of the map one more: what an instruction waits for where it stands, so that the next
+ * one awaits it. */
+static int here(const struct compiler *compiler) {
+    return compiler->map.first[RESOURCE_COUNT];
 }
 
-/* Buckets of a gradient buffer; of parameters, which stand behind the last one. */
-static int bucket_buffer(const struct compiler *compiler, int grad, int bucket) {
-    return SINGLE_COUNT + compiler->slots + grad * compiler->buckets + bucket;
+static int buffer_count(const struct compiler *compiler) {
+    return here(compiler) + 1;
 }
 
 static bool lasts(const struct compiler *compiler, int buffer) {
-    return buffer == NORM || buffer >= bucket_buffer(compiler, compiler->own->grads, 0);
+    return buffer < here(compiler) && resource_lasts(&compiler->map, buffer);
 }
-
-/* So many from the first on, and further ones. */
-struct touched {
-    int first, count, also[2], also_count;
-};
 
 static struct touched buffers_of(const struct compiler *compiler, const struct instr *instr,
                                  char letter) {
-    struct instr asked;
-    if (compiler->unclipped && instr->flags & INSTR_CLIP) {
-        asked = *instr;
-        asked.flags &= (uint16_t)~INSTR_CLIP;
-        instr = &asked;
-    }
-    struct resource_access access =
-        program_access(compiler->program, compiler->own->chunk, instr, letter);
-    int grad = access.resource == RESOURCE_PARAMS ? compiler->own->grads : access.grad;
-    struct touched touched = {.also_count = access.also_count};
-    for (int i = 0; i < access.also_count; i++)
-        touched.also[i] = bucket_buffer(compiler, grad, access.also[i]);
-    switch (access.resource) {
-    case RESOURCE_SEEDS: return (struct touched){SEEDS, 1, {0}, 0};
-    case RESOURCE_LOSSES: return (struct touched){LOSSES, 1, {0}, 0};
-    case RESOURCE_NORM: return (struct touched){NORM, 1, {0}, 0};
-    case RESOURCE_SLOT: return (struct touched){SINGLE_COUNT + access.slot, 1, {0}, 0};
-    case RESOURCE_GRADIENT:
-    case RESOURCE_PARAMS:
-        touched.count = access.bucket_count;
-        touched.first = bucket_buffer(compiler, grad, access.first_bucket);
-        break;
-    case RESOURCE_READY: break;
-    }
-    return touched;
+    struct instr asked = *instr;
+    if (compiler->unclipped) asked.flags &= (uint16_t)~INSTR_CLIP;
+    return resource_touched(&compiler->map, &asked, letter);
 }
 
 /* What writes two buffers is awaited by who comes first to one of them. */
@@ -108,9 +80,8 @@ static void await_buffer(struct compiler *compiler, int buffer) {
 static void add_letters(struct compiler *compiler, struct instr *instr, const char *letters) {
     char *known = compiler->letters[instr->op];
     for (; *letters; letters++) {
-        struct resource_access access =
-            program_access(compiler->program, compiler->own->chunk, instr, *letters);
-        if (access.resource == RESOURCE_READY || strchr(known, *letters)) continue;
+        if (resource_touched(&compiler->map, instr, *letters).count == 0 || strchr(known, *letters))
+            continue;
         size_t used = strlen(known);
         CHECK(used + 1 < sizeof compiler->letters[0], "%s touches many buffers",
               instr_row(instr)->name);
@@ -135,19 +106,15 @@ static void await_touched(struct compiler *compiler, const struct instr *instr) 
     }
 }
 
-/* What it posts is kept by what it writes, or of a send by what it reads. */
+/* Of two buffers the first keeps it. */
 static int post(struct compiler *compiler, const struct instr *instr, int at) {
-    int buffer = HERE;
-    if (instr_row(instr)->meets != MEETS_CALL)
-        buffer = buffers_of(compiler, instr, *instr_posts_on(instr)).first;
-    compiler->posted[buffer] = at + 1;
-    if (!compiler->renamed[buffer]) compiler->renamed[buffer] = ++compiler->out->place_count;
-    if (instr->op == INSTR_SCATTER && instr->other != instr->grad) {
-        int slices = buffers_of(compiler, instr, 'h').first;
-        compiler->posted[slices] = at + 1;
-        compiler->renamed[slices] = compiler->renamed[buffer];
-    }
-    return compiler->renamed[buffer] - 1;
+    struct posted_on on = {{here(compiler), 0}, 1};
+    if (instr_row(instr)->meets != MEETS_CALL) on = resource_posted(&compiler->map, instr);
+    for (int b = 0; b < on.count; b++) compiler->posted[on.buffer[b]] = at + 1;
+    int *place = &compiler->renamed[on.buffer[0]];
+    if (!*place) *place = ++compiler->out->place_count;
+    if (on.count > 1) compiler->renamed[on.buffer[1]] = *place;
+    return *place - 1;
 }
 
 /* --- costs --- */
@@ -295,7 +262,7 @@ static void keep(struct compiler *compiler, const struct instr *instr) {
 static struct sim_op compile_one(struct compiler *compiler, const struct instr *instr, int at) {
     const struct instr_row *row = instr_row(instr);
     struct sim_op op = {.action = SIM_RUN, .await_first = compiler->await_count};
-    await_buffer(compiler, HERE);
+    await_buffer(compiler, here(compiler));
     await_touched(compiler, instr);
     op.await_count = compiler->await_count - op.await_first;
     op.cost = cost_of(compiler, instr);
@@ -364,8 +331,7 @@ void sim_compile(const struct sim_input *input, int rank, const struct sim_costs
                                 .out = out,
                                 .op = op,
                                 .await = await,
-                                .slots = sizes_slot(own->chunk, own->chunks, 0),
-                                .buckets = sizes_bucket(own->chunk, own->chunks, 0)};
+                                .map = resource_map(program, own->grads, own->chunks, own->chunk)};
     compiler.posted = MEM_ARRAY(int, buffer_count(&compiler));
     compiler.renamed = MEM_ARRAY(int, buffer_count(&compiler));
     list_letters(&compiler);

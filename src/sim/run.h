@@ -2,7 +2,7 @@
  *
  * A rank runs its body, instruction by instruction, as the executor does: one of the compute queue
  * takes its cost; one of the communication queue is posted, and the first that touches its buffer
- * awaits it (program_access). A channel holds as many messages as the program has credits; a
+ * awaits it (program/resource.h). A channel holds as many messages as the program has credits; a
  * message takes latency and bytes over bandwidth. A group's operation begins when all members have
  * posted it and its last one has ended. What ranks do then does not depend on who is looked at
  * first: so each runs on until it must know a time that is not known yet, and there is no queue of

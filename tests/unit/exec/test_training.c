@@ -163,7 +163,7 @@ static char *spread_program(int micro_batches) {
     FILE *out = open_memstream(&text, &bytes);
     int id = 0;
     fprintf(out,
-            "stretto program 3\nranks 1 stages 1 replicas 1 micro-batches %d sum replica\n"
+            "stretto program 4\nranks 1 stages 1 replicas 1 micro-batches %d sum replica\n"
             "groups world\nrank 0 slots %d grads 1 buckets 1\n" BETWEEN("0") "rank 0 body\n",
             micro_batches, micro_batches);
     fprintf(out, "#%d r0 COUNT q0\n", id++);

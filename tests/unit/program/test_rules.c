@@ -52,7 +52,7 @@ static void refused(const char *text, const int64_t *samples, const char *says) 
     program_free(&program);
 }
 
-static const char pair[] = "stretto program 3\n"
+static const char pair[] = "stretto program 4\n"
                            "ranks 2 stages 2 replicas 1 micro-batches 2 sum replica credits 2\n"
                            "groups world replicas pipeline\n"
                            "rank 0 slots 2 grads 1 buckets 1\n"
@@ -144,18 +144,24 @@ static char *with_meetings(const char *text) {
     return both;
 }
 
-/* Without clipping NORM is under way when the next step begins: what the first step may do, the
- * second may not. */
+static void taken(const char *text) {
+    struct program *program = read_text(text);
+    char log[1024];
+    cr_expect_eq(verify(program, NULL, log), STATUS_OK, "%s", log);
+    program_free(&program);
+}
+
+/* Without clipping NORM is under way when the next step begins, where the header says that it
+ * lasts: what the first step may do, the second may not. */
 Test(program_rules, a_step_begins_with_what_the_one_before_it_left) {
-    char *text = with_meetings(pair);
+    char *within = with_meetings(pair), *text = replaced(within, " credits 2", " lasting n");
+    taken(within); /* nothing lasts: the end of the body awaits it */
     refused(text, NULL, "rule 22 at #30 r0 MEET q2: an exchange of group 2 is under way");
     refused(text, NULL, "against #14 r0 NORM g0 q2");
     char *first = replaced(text, "#15 r0 STEP g0\n", "#15 r0 STEP g0 clip\n"),
          *both = replaced(first, "#14 r1 STEP g0\n", "#14 r1 STEP g0 clip\n");
-    struct program *program = read_text(both);
-    char log[1024];
-    cr_expect_eq(verify(program, NULL, log), STATUS_OK, "%s", log);
-    program_free(&program);
+    taken(both);
+    free(within);
     free(text);
     free(first);
     free(both);
@@ -198,7 +204,7 @@ Test(program_rules, who_ends_is_waited_for_in_vain) {
 
 /* Whether uses are added per micro-batch or per replica gives other bits. */
 Test(program_rules, where_uses_are_added_is_part_of_the_order) {
-    static const char body[] = "stretto program 3\n"
+    static const char body[] = "stretto program 4\n"
                                "ranks 1 stages 1 replicas 1 micro-batches 2 sum tree\n"
                                "groups world\n"
                                "rank 0 slots 1 grads 2 buckets 1\n"

@@ -181,7 +181,7 @@ Test(program_stats, damage_is_refused) {
 /* Each is taken as it stands; with `from` put for `to` in rank 1's part it is refused, saying so.
  */
 static const char two_ranks[] =
-    "stretto program 3\n"
+    "stretto program 4\n"
     "ranks 2 stages 1 replicas 2 micro-batches 2 sum replica\n"
     "groups world replicas\n"
     "rank 0 slots 2 grads 1 buckets 2\n"
@@ -270,7 +270,7 @@ Test(program_stats, other_orders_are_taken_only_when_all_ranks_share_alike) {
 Test(program_stats, one_replica_has_nobody_to_share_with) {
     char log[512];
     static const char text[] =
-        "stretto program 3\n"
+        "stretto program 4\n"
         "ranks 1 stages 1 replicas 1 micro-batches 1 sum replica\n"
         "groups world replicas\n"
         "rank 0 body\n#0 r0 COUNT q0\n#1 r0 LOAD s0 m0 a0\n#2 r0 F s0 m0 a0 q1\n";
@@ -314,7 +314,7 @@ Test(program_stats, one_rank_runs_its_replicas_together) {
 }
 
 static const char one_rank[] =
-    "stretto program 3\n"
+    "stretto program 4\n"
     "ranks 1 stages 1 replicas 2 micro-batches 1 sum replica replicas-each 2\n"
     "groups world replicas\n"
     "rank 0 slots 2 grads 2 buckets 1\n"

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "program/pipeline.h"
+#include "program/resource.h"
 #include "program/schedule.h"
 #include "sync/sync.h"
 
@@ -57,20 +58,22 @@ Test(program_tied_slices, the_later_stage_reads_what_was_freed) {
 /* It awaits what it reads: so its passes name that bucket, besides the one their stage keeps. */
 Test(program_tied_slices, passes_of_the_later_stage_touch_the_shared_bucket) {
     struct program *program = v_of_slices(SLICED_GRADIENTS | SLICED_PARAMS);
-    const struct chunk_sizes *sizes = program_of(program, 0)->chunk;
+    const struct rank_program *own = program_of(program, 0);
+    const struct chunk_sizes *sizes = own->chunk;
+    struct resource_map map = resource_map(program, own->grads, own->chunks, sizes);
     struct instr pass = instr_make(INSTR_B);
     pass.stage = LATER;
     pass.segment = 0;
     pass.grad = 1;
-    struct resource_access params = program_access(program, sizes, &pass, 'p'),
-                           grads = program_access(program, sizes, &pass, 'g');
+    struct touched params = resource_touched(&map, &pass, 'p'),
+                   grads = resource_touched(&map, &pass, 'g');
     cr_expect_eq(params.also_count, 2);
-    cr_expect_eq(params.also[0], sizes_bucket(sizes, 1, 2));
-    cr_expect_eq(params.also[1], sizes_bucket(sizes, 0, TIED));
+    cr_expect_eq(resource_bucket(&map, params.also[0]), sizes_bucket(sizes, 1, 2));
+    cr_expect_eq(resource_bucket(&map, params.also[1]), sizes_bucket(sizes, 0, TIED));
     cr_expect_eq(grads.also_count, 2);
-    cr_expect_eq(grads.also[0], sizes_bucket(sizes, 1, sizes[1].windows));
-    cr_expect_eq(grads.also[1], sizes_bucket(sizes, 0, sizes[0].windows));
+    cr_expect_eq(resource_bucket(&map, grads.also[0]), sizes_bucket(sizes, 1, sizes[1].windows));
+    cr_expect_eq(resource_bucket(&map, grads.also[1]), sizes_bucket(sizes, 0, sizes[0].windows));
     pass.stage = 0;
-    cr_expect_eq(program_access(program, sizes, &pass, 'p').also_count, 1);
+    cr_expect_eq(resource_touched(&map, &pass, 'p').also_count, 1);
     program_free(&program);
 }

@@ -269,7 +269,7 @@ static void expect_bad(const char *lines, const char *why) {
     char text[512], log[512] = "";
     struct program *program = NULL;
     snprintf(text, sizeof text,
-             "stretto program 3\nranks 4 stages 4 replicas 1 micro-batches 1 sum replica chunks 2 "
+             "stretto program 4\nranks 4 stages 4 replicas 1 micro-batches 1 sum replica chunks 2 "
              "v-shape 1\ngroups world tied\n%s\n",
              lines);
     log_capture(log, sizeof log);

@@ -175,7 +175,7 @@ Test(program_verify, refuses_wrong_operands_and_flags) {
 }
 
 /* B as its two halves, with two micro-batches under way: a program a pipeline would have. */
-static const char halves[] = "stretto program 3\n"
+static const char halves[] = "stretto program 4\n"
                              "ranks 1 stages 1 replicas 1 micro-batches 2 sum replica\n"
                              "groups world\n"
                              "rank 0 slots 2 grads 1 buckets 1\n"

@@ -1,0 +1,69 @@
+/* Which buffers an instruction touches, by number: one rule for whoever must await what is under
+ * way on them. "The first instruction that touches a buffer awaits what was posted on it": the
+ * verifier proves it, the executor does it, the simulator counts its time.
+ *
+ * The buffers of a rank on which something can be under way are numbered from 0, kind by kind in
+ * the order of resource.def. */
+#ifndef PROGRAM_RESOURCE_H
+#define PROGRAM_RESOURCE_H
+
+#include "program/program.h"
+
+enum resource {
+#define RESOURCE(letter, NAME, ...) RESOURCE_##NAME,
+#define RESOURCE_ALSO(...)
+#include "program/resource.def"
+#undef RESOURCE
+#undef RESOURCE_ALSO
+    RESOURCE_COUNT
+};
+
+/* The numbering of one rank. */
+struct resource_map {
+    const struct program *program;
+    const struct chunk_sizes *sizes; /* of its chunks */
+    int buckets;                     /* of all chunks */
+    int first[RESOURCE_COUNT + 1];   /* number of the first of each kind; how many there are */
+};
+/* Local. Of a rank with so many gradient buffers and chunks of these sizes; the program and the
+ * sizes outlive the map. */
+struct resource_map resource_map(const struct program *program, int grads, int chunks,
+                                 const struct chunk_sizes *sizes);
+
+/* Buffers that an instruction touches by one letter: so many from the first on, and further ones.
+ * Of a segment these are the kept bucket of its stage; then what the stage shares with an earlier
+ * one of the rank, which holds it. */
+struct touched {
+    int first, count, also[2], also_count;
+};
+/* Local. count 0: nothing can be under way there. */
+struct touched resource_touched(const struct resource_map *map, const struct instr *instr,
+                                char letter);
+static inline bool resource_holds(const struct touched *touched, int buffer) {
+    return (buffer >= touched->first && buffer < touched->first + touched->count) ||
+           (touched->also_count > 0 && buffer == touched->also[0]) ||
+           (touched->also_count > 1 && buffer == touched->also[1]);
+}
+
+/* What an operation is under way on: what its instruction writes, or of a send what it reads. */
+struct posted_on {
+    int buffer[2], count;
+};
+struct posted_on resource_posted(const struct resource_map *map, const struct instr *instr);
+
+/* Local. The kind of a buffer; the bucket, counted through all chunks, of a gradient or parameter
+ * buffer. */
+enum resource resource_kind(const struct resource_map *map, int buffer);
+int resource_bucket(const struct resource_map *map, int buffer);
+/* Local. May the program leave something under way on it beyond a step? */
+bool resource_lasts(const struct resource_map *map, int buffer);
+/* Local. Is what is under way there an exchange, of which a group carries one at a time? */
+bool resource_is_exchange(const struct resource_map *map, int buffer);
+
+/* Local. In the text form: the letters of a set of kinds (bits by enum resource); the set that
+ * letters name, or -1 with *wrong the letter that is none, or is the step's. */
+enum { RESOURCE_LETTERS_BYTES = 16 };
+const char *resource_letters(unsigned kinds, char text[RESOURCE_LETTERS_BYTES]);
+int resource_find(const char *letters, char *wrong);
+
+#endif
