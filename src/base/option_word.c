@@ -81,7 +81,8 @@ char *option_word_answer(const char *name, unsigned commands, enum option_form f
 
 char *option_value_answer(enum option_id id, const char *value, enum option_form form) {
     const struct word *word = find(value);
-    if (!word || option_rows[id].type != OPTION_TYPE_CHOICE) return NULL;
+    enum option_type type = option_rows[id].type;
+    if (!word || (type != OPTION_TYPE_CHOICE && type != OPTION_TYPE_DEVICE)) return NULL;
     bool own = word->kind == STANDS && word->id == id && *word->value;
     return own ? answer(word, word->value) : option_word_answer(value, COMMAND_ALL, form);
 }
