@@ -61,6 +61,7 @@ struct control_server {
     pthread_cond_t also_done;
     struct control_member *member; /* [world] */
     int joined;                    /* that came, whatever became of them */
+    bool said_missing;             /* for whom it waits */
     bool welcome;                  /* all came and agree */
     bool failed;                   /* nobody will be welcome any more */
     /* Of ranks that were told another world: how many came, the least and the most ranks they speak

@@ -5,6 +5,7 @@
 #include "control/where.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,11 +118,30 @@ static void give_up(struct control_server *server, int rank, const char *why) {
     if (server->config.given_up) server->config.given_up(server->config.context, rank, why);
 }
 
-static void name_missing(struct control_server *server) {
+enum { SAY_MISSING_S = 10 };
+
+/* Which ranks have not joined; the caller frees it. */
+static bool *missing(const struct control_server *server) {
     bool *mark = MEM_ARRAY(bool, server->config.world);
-    char list[400], limit[TEXT_BYTES], why[CONTROL_WHY_BYTES];
     for (int i = 0; i < server->config.world; i++)
         mark[i] = server->member[i].state == CONTROL_ABSENT;
+    return mark;
+}
+
+/* Once: whoever sees nothing happen learns for whom it waits, and how long. */
+static void say_missing(struct control_server *server) {
+    bool *mark = missing(server);
+    char list[400], limit[TEXT_BYTES];
+    server->said_missing = true;
+    log_note("waiting for %s; %d of %d joined, --join-limit is %s",
+             control_rank_list(mark, server->config.world, list, sizeof list), server->joined,
+             server->config.world, text_duration(server->config.join_limit_s, limit));
+    free(mark);
+}
+
+static void name_missing(struct control_server *server) {
+    bool *mark = missing(server);
+    char list[400], limit[TEXT_BYTES], why[CONTROL_WHY_BYTES];
     snprintf(why, sizeof why,
              "%s did not join within %s; %d of %d joined\n"
              "  look whether they were started, with the same address and key",
@@ -180,9 +200,13 @@ void control_server_timers(struct control_server *server) {
             lose_silent(server, i);
         }
     }
-    bool waiting = !server->welcome && !server->failed;
-    if (waiting && (double)(now - server->begin_ns) > server->config.join_limit_s * 1e9)
+    if (server->welcome || server->failed) return;
+    double waited_s = (double)(now - server->begin_ns) * 1e-9,
+           say_s = fmin(SAY_MISSING_S, server->config.join_limit_s / 2);
+    if (waited_s > server->config.join_limit_s)
         name_missing(server);
+    else if (waited_s > say_s && !server->said_missing)
+        say_missing(server);
 }
 
 /* --- joining --- */

@@ -354,7 +354,7 @@ static enum status check_version(const struct parser *parser, const char *line) 
     return fail(STATUS_DATA,
                 "%s: a program of version %.20s, this stretto reads version %s\n"
                 "  make it again with --save-program",
-                parser->name, line + sizeof any - 1, PROGRAM_TEXT_VERSION + sizeof any - 1);
+                parser->name, line + sizeof any - 1, &PROGRAM_TEXT_VERSION[sizeof any - 1]);
 }
 
 static enum status parse_line(struct parser *parser, char *line) {

@@ -61,6 +61,7 @@ says err0 'rank 1 did not join'
 odd=
 # a rank that does not come
 by_hand 4 2 --init "file://$PWD/rendezvous" --join-limit 1
+says err0 'waiting for rank 2; 2 of 3 joined, --join-limit is 1 s'
 says err0 'rank 2 did not join within 1 s; 2 of 3 joined'
 says err1 'rank 2 did not join'
 # one that fails alone (rank 0 opens the folder): the others hear of it and end
