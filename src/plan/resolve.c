@@ -344,10 +344,8 @@ static enum dtype dtype_of(const char *word) {
 
 /* The executor still reaches memory past the backend's table, so a device with memory of its own
  * cannot train yet. What is missing for it on this machine is said first. */
+/* Before the device is opened: nobody should install a driver for what is refused then. */
 static enum status refuse_device(const struct run_config *config) {
-    struct device *device = NULL;
-    TRY(device_open(config->device, config->device_index, config->threads, &device));
-    device_close(&device);
     return fail(STATUS_USAGE,
                 "--device %s: this version runs single operations on GPUs (docs/gpu.md), not yet a "
                 "training\n  --device cpu",
@@ -363,7 +361,9 @@ static enum status resolve_device(struct resolve *resolve) {
     config->tf32 = strcmp(options->dtype, "tf32") == 0;
     if (!host_has_memory_of(backend_find(config->device))) return refuse_device(config);
     if (!config->tf32 && config->dtype != DTYPE_F16) return STATUS_OK;
-    return fail(STATUS_USAGE, "--dtype %s: device %s has f32 and bf16\n  %s needs --device cuda",
+    return fail(STATUS_USAGE,
+                "--dtype %s: device %s has f32 and bf16\n"
+                "  %s needs --device cuda, which does not train yet (docs/gpu.md)",
                 options->dtype, config->device, options->dtype);
 }
 

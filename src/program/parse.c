@@ -97,11 +97,6 @@ static enum status read_key(struct parser *parser, int at, int value[KEY_COUNT])
 }
 
 /* Keys whose values are words. */
-static int lasting_find(const char *letters) {
-    char wrong;
-    return resource_find(letters, &wrong);
-}
-
 enum { WORD_SUM, WORD_SLICED, WORD_LASTING, WORD_COUNT };
 static const struct {
     const char *name, *allowed;
@@ -110,7 +105,7 @@ static const struct {
 } words[WORD_COUNT] = {
     [WORD_SUM] = {"sum", "replica, tree or replicas-first", sum_order_find, -1},
     [WORD_SLICED] = {"sliced", "o, og, op or ogp", sliced_find, 0},
-    [WORD_LASTING] = {"lasting", "n, p or np", lasting_find, 0},
+    [WORD_LASTING] = {"lasting", "n, p or np", resource_find, 0},
 };
 
 static enum status read_word(struct parser *parser, int at, int key, int value[WORD_COUNT]) {

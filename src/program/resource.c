@@ -15,7 +15,7 @@ struct row {
 };
 
 static const struct row rows[RESOURCE_COUNT] = {
-#define RESOURCE(letter, NAME, each, life, words) {letter, each, life},
+#define RESOURCE(letter, NAME, each, life) {letter, each, life},
 #define RESOURCE_ALSO(...)
 #include "program/resource.def"
 #undef RESOURCE
@@ -181,12 +181,11 @@ const char *resource_letters(unsigned kinds, char text[RESOURCE_LETTERS_BYTES]) 
     return text;
 }
 
-int resource_find(const char *text, char *wrong) {
+int resource_find(const char *text) {
     int kinds = 0;
     for (; *text; text++) {
         int r = 0;
         while (r < RESOURCE_COUNT && rows[r].letter != *text) r++;
-        *wrong = *text;
         bool may = r < RESOURCE_COUNT && rows[r].life == RUN && rows[r].each != NEVER;
         if (!may || kinds >> r & 1) return -1;
         kinds |= 1 << r;

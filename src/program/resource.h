@@ -61,9 +61,9 @@ bool resource_lasts(const struct resource_map *map, int buffer);
 bool resource_is_exchange(const struct resource_map *map, int buffer);
 
 /* Local. In the text form: the letters of a set of kinds (bits by enum resource); the set that
- * letters name, or -1 with *wrong the letter that is none, or is the step's. */
+ * letters name, or -1: one of them is none, or is the step's. */
 enum { RESOURCE_LETTERS_BYTES = 16 };
 const char *resource_letters(unsigned kinds, char text[RESOURCE_LETTERS_BYTES]);
-int resource_find(const char *letters, char *wrong);
+int resource_find(const char *letters);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../../options_line.h"
 #include "base/file.h"
@@ -143,6 +144,19 @@ char *kit_folder(void) {
     char *path = mem_text("/tmp/stretto-exec-XXXXXX");
     cr_assert_not_null(mkdtemp(path));
     return path;
+}
+
+char *kit_place;
+
+void kit_enter(void) {
+    kit_place = kit_folder();
+    cr_assert_eq(chdir(kit_place), 0);
+}
+
+void kit_leave(void) {
+    cr_assert_eq(chdir("/"), 0);
+    folder_remove(kit_place);
+    free(kit_place);
 }
 
 struct kit_files kit_files;

@@ -47,6 +47,10 @@ double kit_distance(const struct kit_run *a, const struct kit_run *b);
 
 /* A new folder under /tmp; folder_remove takes it away. The caller frees the path. */
 char *kit_folder(void);
+/* For a TestSuite: a folder of its own, kit_place, is the working folder; then it is removed. */
+extern char *kit_place;
+void kit_enter(void);
+void kit_leave(void);
 
 /* For TestSuite(..., .init, .fini): a folder of each test's own, and where its file of weights
  * goes.

@@ -11,20 +11,7 @@
 #include "base/mem.h"
 #include "run/folder.h"
 
-static char *place;
-
-static void enter(void) {
-    place = kit_folder();
-    cr_assert_eq(chdir(place), 0);
-}
-
-static void leave(void) {
-    cr_assert_eq(chdir("/"), 0);
-    folder_remove(place);
-    free(place);
-}
-
-TestSuite(run_folder, .init = enter, .fini = leave);
+TestSuite(run_folder, .init = kit_enter, .fini = kit_leave);
 
 static int rivals;
 

@@ -15,20 +15,7 @@
 #include "run/outputs.h"
 #include "stretto.h"
 
-static char *place;
-
-static void enter(void) {
-    place = kit_folder();
-    cr_assert_eq(chdir(place), 0);
-}
-
-static void leave(void) {
-    cr_assert_eq(chdir("/"), 0);
-    folder_remove(place);
-    free(place);
-}
-
-TestSuite(run_outputs, .init = enter, .fini = leave);
+TestSuite(run_outputs, .init = kit_enter, .fini = kit_leave);
 
 /* A new option with a file is judged, or is kept from being written over: its row is here. */
 Test(run_outputs, every_option_with_a_path_is_read_or_written) {
