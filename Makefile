@@ -139,8 +139,8 @@ $(B)/stretto: $(MAIN_OBJ) $(B)/libstretto.a
 
 # --- tests ---------------------------------------------------------------------------------------------------------
 UNIT_SRC := $(sort $(shell find tests/unit tests/faults -name '*.c' 2>/dev/null))
-# Sanitizer builds have a runner of their own: tests/plain_runner.c says why.
-UNIT_OBJ = $(UNIT_SRC:%.c=$(B)/%.o) $(if $(SAN),$(B)/tests/plain_runner.o)
+# The tests have a runner of their own: tests/plain_runner.c says why.
+UNIT_OBJ = $(UNIT_SRC:%.c=$(B)/%.o) $(B)/tests/plain_runner.o
 
 unit-tests: $(B)/unit-tests
 $(B)/unit-tests: $(UNIT_OBJ) $(B)/libstretto.a

@@ -90,7 +90,7 @@ static const struct {
     {COMMAND_TRAIN, "--strategy fp16", STATUS_USAGE, {"'fp16'", "did you mean --dtype bf16?"}},
     {COMMAND_TRAIN, "--dtype fp16", STATUS_USAGE, {"'fp16'", "did you mean bf16?"}},
     {COMMAND_TRAIN, "--tp 2", STATUS_USAGE, {"'--tp'", "there is no tensor parallelism here"}},
-    {COMMAND_EXPLAIN, "--gpus=2", STATUS_USAGE, {"'--gpus=2'", "--device"}},
+    {COMMAND_EXPLAIN, "--gpus=2", STATUS_USAGE, {"'--gpus=2'", "docs/gpu.md"}},
     {COMMAND_EXPLAIN, "--device gpu", STATUS_USAGE, {"'gpu'", "--device"}},
     {COMMAND_EVAL, "run --learning-rate 1", STATUS_USAGE, {"unknown option", "eval --help"}},
     {COMMAND_TRAIN, "--lr", STATUS_USAGE, {"--lr needs a value", "a number"}},

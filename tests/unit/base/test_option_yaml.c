@@ -156,7 +156,7 @@ Test(base_option_yaml, words_of_other_systems_are_answered) {
         {"dtype: fp16\n", {"c.yml:1:8: dtype: 'fp16'", "did you mean bf16?"}},
         {"tensor_parallel: 2\n", {"'tensor_parallel'", "there is no tensor parallelism"}},
         {"n: 2\n", {"'n'", "did you mean local-ranks?"}},
-        {"gpus: 2\n", {"'gpus'", "device"}},
+        {"gpus: 2\n", {"'gpus'", "docs/gpu.md"}},
     };
     expect_refused(cases, sizeof cases / sizeof cases[0]);
 }
