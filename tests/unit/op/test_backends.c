@@ -12,8 +12,8 @@
  * reference does as torch does is shown in test_values.c. */
 #include <criterion/criterion.h>
 #include <math.h>
-#include <stdlib.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backend/backend.h"
