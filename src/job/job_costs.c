@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "cost/key.h"
 #include "plan/plan_auto.h"
-#include "sim/key.h"
 
 /* A forecast has use for every profile; a run that only trains has not. */
 static enum status check_use(const struct options *options, const struct run_config *config) {
@@ -19,7 +19,7 @@ static enum status check_use(const struct options *options, const struct run_con
 }
 
 /* The times of --delay by instruction. */
-static void take_delays(const struct costs *costs, struct run_config *config) {
+static void take_delays(const struct cost_units *costs, struct run_config *config) {
     static const int kind[INSTR_COUNT_] = {[INSTR_F] = 1 + COST_F,
                                            [INSTR_R] = 1 + COST_R,
                                            [INSTR_B] = 1 + COST_B,
@@ -34,8 +34,8 @@ static enum status read_units(struct job_costs *costs, const struct options *opt
                               struct run_config *config) {
     bool given = option_is_given(options, OPTION_costs),
          delays = option_is_given(options, OPTION_delay);
-    if (given) TRY(costs_parse("--costs", options->costs, &costs->units));
-    if (delays) TRY(costs_parse_delay("--delay", options->delay, &costs->units));
+    if (given) TRY(cost_units_parse("--costs", options->costs, &costs->units));
+    if (delays) TRY(cost_units_parse_delay("--delay", options->delay, &costs->units));
     if (delays) take_delays(&costs->units, config);
     if (given || delays) costs->source.units = &costs->units;
     return STATUS_OK;
@@ -44,7 +44,8 @@ static enum status read_units(struct job_costs *costs, const struct options *opt
 static enum status pick_section(struct job_costs *costs, const struct run_config *config,
                                 int local_ranks) {
     char isa[PROFILE_ISA_BYTES];
-    struct profile_place place = profile_place_of(config, local_ranks, isa);
+    struct profile_place place =
+        profile_place_of(config->device, config->device_index, config->threads, local_ranks, isa);
     return profile_pick(&costs->profile, &place, &costs->source.section);
 }
 

@@ -9,7 +9,7 @@
 #include "sim/plan_costs.h"
 
 struct job_costs {
-    struct costs units; /* of --costs; of --delay, in ns */
+    struct cost_units units; /* of --costs; of --delay, in ns */
     struct profile profile;
     struct cluster cluster;
     struct cost_source source;     /* points to what was read; empty: the rules of the operations */

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "sim/key.h"
+#include "cost/key.h"
 
 static double node_ns(const void *context, int position, const struct graph *graph,
                       const struct node *node) {
@@ -98,7 +98,7 @@ static struct choice_link link_in_cluster(const void *context, int from, int to)
 
 struct choice_costs choice_costs_of(const struct cost_source *source,
                                     const struct choice_devices *devices) {
-    const struct costs *units = source->units;
+    const struct cost_units *units = source->units;
     const struct profile_section *section = source->section;
     if (units)
         return (struct choice_costs){.units = true,

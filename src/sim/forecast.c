@@ -34,7 +34,7 @@ static void use_cluster(struct sim_input *input, const struct cluster *cluster) 
     input->collective = SIM_COLLECTIVE_RING;
 }
 
-static void use_units(struct sim_input *input, const struct costs *units) {
+static void use_units(struct sim_input *input, const struct cost_units *units) {
     input->link.latency = input->group_link.latency = units->of[COST_C];
     input->collective = SIM_COLLECTIVE_FREE;
 }

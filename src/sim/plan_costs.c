@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
+#include "cost/key.h"
 #include "graph/needs.h"
-#include "sim/key.h"
 
 enum { EXCHANGE_BYTES = 256 }; /* of COUNT, REPORT and NORM, about */
 
@@ -207,7 +207,7 @@ static enum status make_class(struct maker *maker) {
 /* --- by hand --- */
 
 /* Memory stays that of the plan. */
-static void use_units(struct plan_costs *costs, const struct costs *units, int chunks) {
+static void use_units(struct plan_costs *costs, const struct cost_units *units, int chunks) {
     struct sim_stage *stage = (struct sim_stage *)costs->costs[0].stage;
     for (int s = 0; s < costs->stage_count; s++) {
         stage[s] = (struct sim_stage){.pass = {[SIM_F] = units->of[COST_F],

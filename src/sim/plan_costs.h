@@ -3,16 +3,16 @@
 #ifndef SIM_PLAN_COSTS_H
 #define SIM_PLAN_COSTS_H
 
+#include "cost/cluster.h"
+#include "cost/profile.h"
+#include "cost/units.h"
 #include "plan/plan.h"
-#include "sim/cluster.h"
-#include "sim/costs.h"
-#include "sim/profile.h"
 #include "sim/run.h"
 
 /* Where times come from: the first of these that is not NULL, or else the rules of the operations
  * for a device of this machine. Borrowed. */
 struct cost_source {
-    const struct costs *units;
+    const struct cost_units *units;
     struct profile *profile; /* with the section that holds for the run */
     const struct profile_section *section;
     const struct cluster *cluster;

@@ -122,7 +122,7 @@ static void print_costs(const struct outlook *outlook, FILE *out) {
     if (outlook->source.units && !outlook->forecast.units) {
         row(out, "costs", "given: waits of %s; all else takes no time", options->delay);
     } else if (outlook->source.units) {
-        char *text = costs_text(outlook->source.units);
+        char *text = cost_units_text(outlook->source.units);
         row(out, "costs", "given: %s; groups meet without cost, MEET takes c", text);
         free(text);
     } else if (outlook->source.section) {

@@ -6,8 +6,8 @@
 #include "../exec/kit.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "cost/key.h"
 #include "job/job_costs.h"
-#include "sim/key.h"
 
 /* The plan of a rank, and a profile in which each of its nodes takes 1,000 ns. */
 struct measured {

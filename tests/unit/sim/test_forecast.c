@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "../exec/kit.h"
+#include "cost/key.h"
 #include "sim/forecast.h"
-#include "sim/key.h"
 
 /* A plan of rank 0. */
 struct planned {
@@ -76,9 +76,9 @@ Test(sim_forecast, stages_add_up_to_the_plan) {
 
 Test(sim_forecast, units_give_the_closed_form) {
     struct planned planned = plan_of(PIPE, 4);
-    struct costs units;
+    struct cost_units units;
     struct forecast forecast;
-    cr_assert_eq(costs_parse("--costs", "f=1,i=2,w=0.5,s=3", &units), STATUS_OK);
+    cr_assert_eq(cost_units_parse("--costs", "f=1,i=2,w=0.5,s=3", &units), STATUS_OK);
     struct cost_source source = {.units = &units};
     cr_assert_eq(forecast_new(planned.kit.plan, &source, &forecast), STATUS_OK);
     cr_expect_float_eq(forecast.result.step, (8 + 4 - 1) * 3.5 + 3, 1e-9, "%g",

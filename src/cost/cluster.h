@@ -6,8 +6,8 @@
  * as ranges of ranks, so that 100,000 of them take no more memory than 2; a lookup is a binary
  * search, but for named links, whose rows are tried in order. Rejected: a table of ranks, and a
  * matrix of links, which 100,000 ranks do not allow. */
-#ifndef SIM_CLUSTER_H
-#define SIM_CLUSTER_H
+#ifndef COST_CLUSTER_H
+#define COST_CLUSTER_H
 
 #include <stddef.h>
 #include <stdint.h>

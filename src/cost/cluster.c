@@ -1,5 +1,5 @@
 /* Lookups in a cluster; cluster_read.c makes it. See cluster.h. */
-#include "sim/cluster.h"
+#include "cost/cluster.h"
 
 #include <stdlib.h>
 
