@@ -81,6 +81,7 @@ void cluster_free(struct cluster *cluster);
 /* The device of a rank; how many times slower than its class it is (1: not); its memory. */
 const struct cluster_class *cluster_class(const struct cluster *cluster, int64_t rank);
 double cluster_slowness(const struct cluster *cluster, int64_t rank);
+double cluster_slow_factor(const struct cluster_slow *slow, size_t count, int64_t rank);
 int64_t cluster_memory_bytes(const struct cluster *cluster, int64_t rank);
 /* The host of a rank, numbered from 0. */
 int64_t cluster_host(const struct cluster *cluster, int64_t rank);
