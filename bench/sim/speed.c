@@ -64,7 +64,7 @@ int main(int argc, char **argv) {
         stage[s] = (struct sim_stage){.pass = {1, 2, 1, 1}, .kept_bytes = 1, .kept_half_bytes = 1};
     struct sim_costs costs = {.stage = stage};
     struct sim_input input = {
-        .costs = &costs, .link = {.latency = 0.1}, .steps = number[3], .apart = true};
+        .costs = &costs, .net = {.link = {.latency = 0.1}}, .steps = number[3], .apart = true};
     enum status status = build(number[0], number[1], number[2], &program);
     input.program = program;
     for (int record = 0; record < 2 && status == STATUS_OK; record++) {

@@ -175,7 +175,6 @@ static enum status make_plan(struct job *job, const struct rank_info *info,
     if (!info->agreed) agree_saved(&job->options, config, &saved);
     config->agreed = info->agreed ? info->agreed : saved.step.count ? &saved : NULL;
     job->agreed = config->agreed;
-    config->costs = job_costs_choice(job->costs, config);
     enum status status = STATUS_OK;
     if (info->weighed && !config->dry)
         status = probe_positions(job, config, path ? path : "program", path ? &text : NULL);
@@ -199,7 +198,7 @@ enum status job_open(const struct options *options, const struct rank_info *info
     if (status == STATUS_OK) status = openmp_check_stacks(config.threads);
     if (status == STATUS_OK)
         status =
-            job_costs_read(&job.options, speaks(&job, info), job.local_ranks, &config, &job.costs);
+            resolve_costs(&job.options, speaks(&job, info), job.local_ranks, &config, &job.costs);
     if (status == STATUS_OK) status = make_plan(&job, info, &config);
     if (status == STATUS_OK)
         *out = job;
@@ -223,7 +222,7 @@ struct rank_info job_info_beside(const struct job *first, int rank, int ranks,
 
 void job_close(struct job *job) {
     plan_free(&job->plan);
-    job_costs_free(&job->costs);
+    cost_free(&job->costs);
     free(job->position);
     free(job->position_planning);
     if (job->owns_dataset) dataset_free(&job->dataset);

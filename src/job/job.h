@@ -6,7 +6,6 @@
 #include "base/mem.h"
 #include "base/option.h"
 #include "job/agree.h"
-#include "job/job_costs.h"
 #include "launch/cores.h"
 #include "plan/plan.h"
 
@@ -39,7 +38,7 @@ struct job {
     struct dataset *dataset;
     bool owns_dataset;
     struct plan *plan;                  /* with the configuration of the run */
-    struct job_costs *costs;            /* that the options name */
+    struct costs *costs;                /* that the options name */
     const struct program_texts *agreed; /* of auto, while the job is opened: what it is made with */
     bool threads;                       /* the ranks share this process */
     struct cores_share cores;           /* of this host, as far as known */

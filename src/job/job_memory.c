@@ -203,7 +203,7 @@ size_t job_taken_bytes(const struct job *job) {
 }
 
 bool job_fit(const struct job *job, struct job_fit *out) {
-    const struct cluster *cluster = job->costs->source.cluster;
+    const struct cluster *cluster = job->costs->cluster;
     struct job_fit fit = {.limited = option_is_set(&job->options, OPTION_memory_limit_bytes)};
     size_t apart = fit.limited ? MEASURED_APART_BYTES : 0;
     if (!cluster && !fit.limited) return false;
@@ -377,7 +377,7 @@ static enum status compare_cluster(const struct job *job) {
 
 enum status job_check_memory(const struct job *job) {
     if (option_is_set(&job->options, OPTION_memory_limit_bytes)) return compare_given(job);
-    if (job->costs->source.cluster) return compare_cluster(job);
+    if (job->costs->cluster) return compare_cluster(job);
     return compare(job, false, job->available_bytes, "what is available");
 }
 

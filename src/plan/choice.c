@@ -14,16 +14,21 @@
 #include "comm/channel.h"
 #include "graph/memory.h"
 
-/* Of ranks of one machine, where nothing better is known: bytes that a thread moves, and what a
- * message takes beside its copies. */
-#define BYTES_PER_NS 12.0
-#define HOP_NS 1000.0
-
 enum { MOST_SHAPES = 3 };
+
+/* What all shapes are tried with. */
+struct times {
+    struct costs costs;
+    struct cost_net net;
+    struct cost_table table;
+    struct cost_devices *on; /* per position: those of all replicas */
+    int positions;
+};
 
 /* One shape that is tried. */
 struct trial {
     const struct choice_input *input;
+    const struct times *times;
     struct pipeline_shape shape;
     int stages;
     struct partition partition;
@@ -49,7 +54,7 @@ static int chunks_asked(const struct run_config *config) {
     bool even = config->cut && (config->cut_count + 1) % config->grid.stages == 0;
     if (even) return (config->cut_count + 1) / config->grid.stages;
     /* Units are of a stage, whatever its size: numbers of stages cannot be compared by them. */
-    return config->cut || config->grid.stages == 1 || (config->costs && config->costs->units);
+    return config->cut || config->grid.stages == 1 || cost_of_work(config->costs).units;
 }
 
 static int list_shapes(const struct choice_input *input, struct pipeline_shape *shape) {
@@ -69,87 +74,113 @@ static int list_shapes(const struct choice_input *input, struct pipeline_shape *
 
 /* --- costs --- */
 
-static double node_ns(const struct trial *trial, int stage, const struct node *node) {
-    const struct choice_costs *costs = trial->input->config->costs;
-    const struct graph *graph = trial->input->graph;
-    struct device *device = trial->input->device;
-    if (!node->kernel) return 0;
-    if (costs && costs->node_ns)
-        return costs->node_ns(costs->context, pipeline_position(&trial->shape, stage), graph, node);
-    struct op_call call = graph_call(graph, node);
-    return device->backend->cost_ns(device, &call);
+/* Where pipelines have a rank at the position, of any chunk. */
+static struct grid grid_of(const struct run_config *config) {
+    struct grid grid = config->grid;
+    if (grid.chunks == 0) grid.chunks = 1;
+    return grid;
+}
+
+static struct times times_new(const struct choice_input *input) {
+    const struct run_config *config = input->config;
+    struct grid grid = grid_of(config);
+    int pipelines = group_count(&grid, GROUP_PIPELINE);
+    struct times times = {.costs = cost_of_work(config->costs), .positions = grid.stages};
+    times.net = cost_net_of(&times.costs, config->threads);
+    times.on = MEM_ARRAY(struct cost_devices, grid.stages);
+    for (int i = 0; i < grid.stages * pipelines; i++)
+        cost_devices_add(&times.on[i / pipelines],
+                         cost_device_of(&times.net, group_rank(&grid, GROUP_PIPELINE, i % pipelines,
+                                                               i / pipelines)));
+    return times;
+}
+
+static void times_free(struct times *times) {
+    for (int p = 0; p < times->positions; p++) cost_devices_free(&times->on[p]);
+    free(times->on);
+    cost_table_free(&times->table);
+}
+
+static const struct cost_devices *on_of(const struct trial *trial, int stage) {
+    return &trial->times->on[pipeline_position(&trial->shape, stage)];
 }
 
 static double byte_ns(const struct trial *trial, int stage) {
-    const struct run_config *config = trial->input->config;
-    const struct choice_costs *costs = config->costs;
-    if (costs && costs->byte_ns)
-        return costs->byte_ns(costs->context, pipeline_position(&trial->shape, stage));
-    double known = config->costs ? config->costs->bytes_per_ns : 0;
-    return 1 / (known > 0 ? known : BYTES_PER_NS * config->threads);
-}
-
-static double hop_of(const struct trial *trial) {
-    const struct choice_costs *costs = trial->input->config->costs;
-    if (costs && costs->units) return costs->message;
-    return costs && costs->hop_ns > 0 ? costs->hop_ns : HOP_NS;
+    return cost_byte_ns(&trial->times->costs, on_of(trial, stage), trial->input->config->threads);
 }
 
 /* Sender and receiver copy a message, each reads and writes it. */
 static void add_copies(struct trial *trial, int cut) {
     const struct crossing *crossing = trial->partition.chunks[cut].crossing;
-    double forward = 2 * (double)crossing[PHASE_FORWARD].bytes * byte_ns(trial, cut),
-           backward = 2 * (double)crossing[PHASE_BACKWARD].bytes * byte_ns(trial, cut);
-    trial->forward[cut] += forward;
-    trial->forward[cut + 1] += forward;
-    trial->backward[cut] += backward;
-    trial->backward[cut + 1] += backward;
+    double copies[PHASE_COUNT];
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+        copies[phase] = cost_copy_ns(&trial->times->costs, on_of(trial, cut),
+                                     trial->input->config->threads, (double)crossing[phase].bytes);
+    trial->forward[cut] += copies[PHASE_FORWARD];
+    trial->forward[cut + 1] += copies[PHASE_FORWARD];
+    trial->backward[cut] += copies[PHASE_BACKWARD];
+    trial->backward[cut + 1] += copies[PHASE_BACKWARD];
 }
 
-static bool knows_links(const struct trial *trial) {
-    return trial->input->config->costs && trial->input->config->costs->link;
+/* The slowest link of any pipeline; between chunks of one rank there is none. */
+static struct cost_link link_of(const struct trial *trial, int from, int to) {
+    struct grid grid = grid_of(trial->input->config);
+    struct cost_link slowest = {0};
+    for (int i = 0; from != to && i < group_count(&grid, GROUP_PIPELINE); i++)
+        slowest = cost_slower_link(slowest, cost_link(&trial->times->net,
+                                                      group_rank(&grid, GROUP_PIPELINE, i, from),
+                                                      group_rank(&grid, GROUP_PIPELINE, i, to)));
+    return slowest;
+}
+
+static double moving(struct cost_link link, size_t bytes) {
+    return link.bytes_per_time > 0 ? (double)bytes * (1 / link.bytes_per_time) : 0;
 }
 
 static void time_link(struct trial *trial, int cut) {
-    const struct choice_costs *costs = trial->input->config->costs;
     const struct crossing *crossing = trial->partition.chunks[cut].crossing;
     int low = pipeline_position(&trial->shape, cut),
         high = pipeline_position(&trial->shape, cut + 1);
-    struct choice_link ahead = costs->link(costs->context, low, high),
-                       back = costs->link(costs->context, high, low);
-    trial->latency[cut] = ahead.latency_ns;
-    trial->moving[0][cut] = (double)crossing[PHASE_FORWARD].bytes * ahead.byte_ns;
-    trial->moving[1][cut] = (double)crossing[PHASE_BACKWARD].bytes * back.byte_ns;
+    struct cost_link ahead = link_of(trial, low, high);
+    trial->latency[cut] = ahead.latency;
+    trial->moving[0][cut] = moving(ahead, crossing[PHASE_FORWARD].bytes);
+    trial->moving[1][cut] = moving(link_of(trial, high, low), crossing[PHASE_BACKWARD].bytes);
 }
 
-static void add_nodes(struct trial *trial) {
-    const struct graph *graph = trial->input->graph;
-    for (int n = 0; n < graph->node_count; n++) {
-        const struct node *node = &graph->nodes[n];
-        int stage = ranges_stage(&trial->ranges, node);
-        double *to = node->phase == PHASE_FORWARD ? trial->forward
-                     : node->half == OP_HALF_W    ? trial->weight
-                                                  : trial->backward;
-        to[stage] += node_ns(trial, stage, node);
+static double pass_ns(const struct trial *trial, int stage, enum phase phase, enum cost_pass pass) {
+    struct node_range nodes = ranges_find(&trial->ranges, stage, SEGMENT_ALL, phase);
+    return cost_pass_ns(&trial->times->table, on_of(trial, stage), nodes.begin, nodes.end, pass);
+}
+
+static void use_units(struct trial *trial, const struct cost_units *units) {
+    for (int s = 0; s < trial->stages; s++) {
+        trial->forward[s] = units->of[COST_F];
+        trial->backward[s] = units->of[COST_I];
+        trial->weight[s] = units->of[COST_W];
     }
+}
+
+/* Gradients are added: two are read, one is written. */
+static void add_work(struct trial *trial) {
+    for (int s = 0; s < trial->stages; s++) {
+        trial->forward[s] = pass_ns(trial, s, PHASE_FORWARD, COST_PASS_F);
+        trial->backward[s] = pass_ns(trial, s, PHASE_BACKWARD, COST_PASS_I);
+        trial->weight[s] = pass_ns(trial, s, PHASE_BACKWARD, COST_PASS_W);
+        trial->weight[s] += 3 * (double)trial->partition.chunks[s].param_bytes * byte_ns(trial, s);
+    }
+    for (int s = 0; s + 1 < trial->stages; s++)
+        (trial->times->net.cluster ? time_link : add_copies)(trial, s);
 }
 
 static void count_times(struct trial *trial) {
-    const struct run_config *config = trial->input->config;
-    const struct choice_costs *costs = config->costs;
-    bool units = costs && costs->units;
-    if (!units) add_nodes(trial);
-    for (int s = 0; s + 1 < trial->stages && !units; s++)
-        (knows_links(trial) ? time_link : add_copies)(trial, s);
-    for (int s = 0; s < trial->stages; s++) {
-        if (units)
-            trial->forward[s] = costs->f, trial->backward[s] = costs->i,
-            trial->weight[s] = costs->w;
-        else /* gradients are added: two are read, one is written */
-            trial->weight[s] +=
-                3 * (double)trial->partition.chunks[s].param_bytes * byte_ns(trial, s);
-        if (config->recompute != RECOMPUTE_NEVER) trial->backward[s] += trial->forward[s];
-    }
+    const struct cost_units *units = trial->times->costs.units;
+    if (units)
+        use_units(trial, units);
+    else
+        add_work(trial);
+    for (int s = 0; s < trial->stages; s++)
+        if (trial->input->config->recompute != RECOMPUTE_NEVER)
+            trial->backward[s] += trial->forward[s];
 }
 
 /* --- bytes --- */
@@ -243,11 +274,11 @@ static void trial_free(struct trial *trial) {
     free(trial->limit);
 }
 
-static enum status trial_new(const struct choice_input *input, const struct pipeline_shape *shape,
-                             struct trial *out) {
+static enum status trial_new(const struct choice_input *input, const struct times *times,
+                             const struct pipeline_shape *shape, struct trial *out) {
     int stages = pipeline_stages(shape);
     struct partition_config partition = input->partition;
-    struct trial trial = {.input = input, .shape = *shape, .stages = stages};
+    struct trial trial = {.input = input, .times = times, .shape = *shape, .stages = stages};
     partition.chunks = stages;
     TRY(partition_new(input->graph, &partition, &trial.partition));
     enum status status = ranges_new(input->graph, trial.partition.cuts, stages - 1, &trial.ranges);
@@ -343,16 +374,17 @@ static void try_orders(const struct trial *trial, const struct auto_input *input
 }
 
 /* Tries one shape; with `refuse` says why nothing fits it. */
-static enum status try_shape(const struct choice_input *input, const struct pipeline_shape *shape,
-                             bool refuse, struct choice *choice) {
+static enum status try_shape(const struct choice_input *input, const struct times *times,
+                             const struct pipeline_shape *shape, bool refuse,
+                             struct choice *choice) {
     struct trial trial;
     enum status status = STATUS_OK;
-    TRY(trial_new(input, shape, &trial));
+    TRY(trial_new(input, times, shape, &trial));
     struct replay_costs costs = {.forward = trial.forward,
                                  .input = trial.backward,
                                  .weight = trial.weight,
-                                 .hop = hop_of(&trial),
-                                 .latency = knows_links(&trial) ? trial.latency : NULL,
+                                 .hop = times->net.link.latency,
+                                 .latency = times->net.cluster ? trial.latency : NULL,
                                  .moving = {trial.moving[0], trial.moving[1]}};
     struct replay_bytes bytes = {.forward = trial.kept, .input = trial.kept};
     struct auto_input search = {.shape = &trial.shape,
@@ -378,13 +410,16 @@ enum status choice_make(const struct choice_input *input, struct grid *grid, str
     const struct run_config *config = input->config;
     struct pipeline_shape shape[MOST_SHAPES];
     int shapes = list_shapes(input, shape);
-    struct choice choice = {.positions = config->grid.stages,
-                            .units = config->costs && config->costs->units};
+    struct times times = times_new(input);
+    struct choice choice = {.positions = config->grid.stages, .units = times.costs.units};
     enum status status = STATUS_OK;
+    cost_table_new(&times.costs, input->graph, &times.table);
     add_row(&choice, (struct choice_row){0});
     for (int i = 0; i < shapes && status == STATUS_OK; i++)
-        status = try_shape(input, &shape[i], false, &choice);
-    if (status == STATUS_OK && !choice.orders) status = try_shape(input, &shape[0], true, &choice);
+        status = try_shape(input, &times, &shape[i], false, &choice);
+    if (status == STATUS_OK && !choice.orders)
+        status = try_shape(input, &times, &shape[0], true, &choice);
+    times_free(&times);
     if (status == STATUS_OK) {
         drop_best(&choice);
         qsort(choice.row + 1, (size_t)choice.row_count - 1, sizeof *choice.row, by_time);

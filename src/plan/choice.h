@@ -8,26 +8,6 @@
 #include "plan/partition.h"
 #include "program/auto.h"
 
-struct choice_link {
-    double latency_ns, byte_ns;
-};
-
-/* Where times come from; of all zero: from the backend's own rules. They are never measured here.
- * Whoever reads profiles is above this folder, hence a function. */
-struct choice_costs {
-    double (*node_ns)(const void *context, int position, const struct graph *graph,
-                      const struct node *node);
-    const void *context;
-    double bytes_per_ns; /* of memory; 0: not known */
-    double hop_ns;       /* of a message beside its copies; 0: not known */
-    /* Where positions differ: a byte of memory, and links between neighbours, whose devices need
-     * not copy. Both NULL: as above. */
-    double (*byte_ns)(const void *context, int position);
-    struct choice_link (*link)(const void *context, int from, int to);
-    bool units;              /* instead of all these: the following, of any stage */
-    double f, i, w, message; /* in units */
-};
-
 /* What one order would take. */
 struct choice_row {
     const char *name; /* of the schedule, or "greedy"; static */
@@ -54,8 +34,7 @@ struct choice_input {
     const struct run_config *config;
     const struct graph *graph;         /* of a micro-batch, lowered */
     struct partition_config partition; /* of the model; its number of chunks is tried here */
-    struct device *device;
-    size_t other_bytes; /* of a rank beside parameters, activations and messages */
+    size_t other_bytes;                /* of a rank beside parameters, activations and messages */
 };
 
 /* Sets chunks and shape of the grid. The caller frees the choice (all zero before) with

@@ -4,21 +4,20 @@
 #define PLAN_CONFIG_H
 
 #include "base/file.h"
+#include "cost/cost.h"
 #include "data/dataset.h"
 #include "model/model.h"
 #include "optim/optim.h"
 #include "plan/balance.h"
 #include "program/program.h"
 
-struct choice_costs; /* plan/choice.h, as the next */
-struct choice;
+struct choice; /* plan/choice.h */
 
 /* Programs that rank 0 has made, as texts; of `last` no bytes: no step of an epoch is short. */
 struct program_texts {
     struct bytes step, last;
 };
 
-struct run_config;
 struct run_config {
     const struct model *model;
     const struct dataset *dataset; /* the caller's; outlives the run */
@@ -41,14 +40,10 @@ struct run_config {
     struct grid grid;            /* which stage and replicas each rank holds */
     struct grid_cell cell;       /* what this rank holds */
     enum balance balance;        /* of the stages, unless they are named: */
-    /* Local. Measured times of a graph's nodes, for a balance of time; NULL: not known. */
-    void (*node_times)(const struct run_config *config, const struct graph *graph, double *ns);
-    void *node_times_context;
-    const char *const *cut; /* first layers of the stages after the first; NULL */
+    const char *const *cut;      /* first layers of the stages after the first; NULL */
     int cut_count;
-    int chunks_asked;                 /* by --virtual; 0: the schedule's, or what auto finds */
-    int64_t memory_limit;             /* bytes of a rank, for auto; 0: none */
-    const struct choice_costs *costs; /* for auto; NULL: rules of the operations */
+    int chunks_asked;     /* by --virtual; 0: the schedule's, or what auto finds */
+    int64_t memory_limit; /* bytes of a rank, for auto; 0: none */
     /* Of auto: what another plan of the run has chosen, or rank 0's programs; NULL: choose. */
     const struct choice *chosen;
     const struct program_texts *agreed;
@@ -80,7 +75,8 @@ struct run_config {
     bool saves; /* this rank writes all it holds, whichever replica it is */
     bool dry;   /* nothing will run: kernels are described, not made */
 
-    bool delays; /* the passes of a step take given times instead of computing: */
+    const struct costs *costs; /* the caller's; never NULL */
+    bool delays;               /* the passes of a step take given times instead of computing: */
     int64_t delay_ns[INSTR_COUNT_];
 };
 

@@ -1,5 +1,5 @@
-/* What a run costs, before it runs: sums of the operations' rules and of the backend's estimates.
- */
+/* What a rank does in a step, before it runs: sums over its nodes. Waits are by the rules of this
+ * machine's device, whatever a forecast is told: it is this machine that is waited for. */
 #include "plan/plan.h"
 
 /* Micro-batches that this rank runs in a step. */
@@ -9,31 +9,19 @@ static int micros(const struct plan *plan) {
 
 /* A sum over the nodes of this rank's stages. */
 static double sum_nodes(const struct plan *plan, const struct micro_plan *micro,
-                        double (*of)(const struct plan *, const struct graph *, int node)) {
+                        double (*of)(const struct graph *graph, int node)) {
     double sum = 0;
     for (int i = 0; i < plan->chunk_count * PHASE_COUNT; i++) {
         struct node_range nodes = ranges_find(&micro->ranges, plan->chunk[i / PHASE_COUNT].stage,
                                               SEGMENT_ALL, (enum phase)(i % PHASE_COUNT));
-        for (int n = nodes.begin; n < nodes.end; n++) sum += of(plan, micro->graph, n);
+        for (int n = nodes.begin; n < nodes.end; n++) sum += of(micro->graph, n);
     }
     return sum;
 }
 
-static double node_flops(const struct plan *plan, const struct graph *graph, int node) {
-    (void)plan;
-    struct op_call call = graph_call(graph, &graph->nodes[node]);
-    return op_cost(&call).flops;
-}
-
-static double node_ns(const struct plan *plan, const struct graph *graph, int node) {
-    struct op_call call = graph_call(graph, &graph->nodes[node]);
-    if (!graph->nodes[node].kernel) return 0;
-    return plan->device->backend->cost_ns(plan->device, &call);
-}
-
 /* A sum over the nodes that run again in a step. */
 static double sum_again(const struct plan *plan,
-                        double (*of)(const struct plan *, const struct graph *, int node)) {
+                        double (*of)(const struct graph *graph, int node)) {
     const struct instr_list *body = program_list(plan->program, plan->config.rank, LIST_BODY);
     const struct micro_plan *main = &plan->micro[0];
     double sum = 0;
@@ -45,18 +33,19 @@ static double sum_again(const struct plan *plan,
             times += body->items[i].op == INSTR_R && body->items[i].segment <= 0 &&
                      body->items[i].stage == plan->chunk[c].stage;
         for (int n = 0; times && n < main->graph->forward_count; n++)
-            if (recompute.again[n]) sum += of(plan, main->graph, n) * times;
+            if (recompute.again[n]) sum += of(main->graph, n) * times;
         recompute_free(&recompute);
     }
     return sum;
 }
 
 double plan_recompute_flops(const struct plan *plan) {
-    return sum_again(plan, node_flops);
+    return sum_again(plan, cost_node_flops);
 }
 
 double plan_step_flops(const struct plan *plan) {
-    return sum_nodes(plan, &plan->micro[0], node_flops) * micros(plan) + plan_recompute_flops(plan);
+    return sum_nodes(plan, &plan->micro[0], cost_node_flops) * micros(plan) +
+           plan_recompute_flops(plan);
 }
 
 static double delays_ns(const struct plan *plan) {
@@ -68,14 +57,15 @@ static double delays_ns(const struct plan *plan) {
 
 double plan_step_ns(const struct plan *plan) {
     if (plan->config.delays) return delays_ns(plan);
-    return sum_nodes(plan, &plan->micro[0], node_ns) * micros(plan) + sum_again(plan, node_ns);
+    return sum_nodes(plan, &plan->micro[0], cost_rule_ns) * micros(plan) +
+           sum_again(plan, cost_rule_ns);
 }
 
 double plan_evaluation_ns(const struct plan *plan) {
     const struct micro_plan *micro = plan_micro(plan, plan->eval_batch, false);
     int64_t round = plan->eval_batch * group_count(&plan->config.grid, GROUP_PIPELINE),
             test = plan->config.dataset->count[plan->config.eval_split];
-    return micro ? sum_nodes(plan, micro, node_ns) * (double)((test + round - 1) / round) : 0;
+    return micro ? sum_nodes(plan, micro, cost_rule_ns) * (double)((test + round - 1) / round) : 0;
 }
 
 enum status plan_warm_up(const struct plan *plan) {

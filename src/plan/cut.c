@@ -6,13 +6,15 @@
 
 #include "base/mem.h"
 
-/* The caller frees them. NULL: not known. */
+/* Of a profile alone: other costs are estimates. The caller frees them. NULL: not known. */
 static double *times_of(const struct plan *plan) {
     const struct run_config *config = &plan->config;
-    const struct graph *graph = plan->micro[0].graph;
-    if (!config->node_times) return NULL;
-    double *ns = MEM_ARRAY(double, graph->node_count);
-    config->node_times(config, graph, ns);
+    struct cost_table table;
+    if (config->balance != BALANCE_TIME || !config->costs->section) return NULL;
+    cost_table_new(config->costs, plan->micro[0].graph, &table);
+    double *ns = table.ns;
+    table.ns = NULL;
+    cost_table_free(&table);
     return ns;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "cost/cost.h"
 #include "plan/store_layout.h"
 
 /* --- terms of the weights --- */
@@ -39,13 +40,8 @@ static void add_term(struct terms *terms, int value, double weight) {
     terms->items[terms->count++] = (struct term){value, weight};
 }
 
-static double node_flops(const struct graph *graph, int n) {
-    struct op_call call = graph_call(graph, &graph->nodes[n]);
-    return op_cost(&call).flops;
-}
-
 static void measure_flops(const struct weighing *weighing, int n, struct terms *terms) {
-    add_term(terms, EVERY_TIME, node_flops(weighing->graph, n));
+    add_term(terms, EVERY_TIME, cost_node_flops(weighing->graph, n));
 }
 
 static void measure_time(const struct weighing *weighing, int n, struct terms *terms) {
@@ -254,7 +250,7 @@ static struct partition_chunk chunk_of(const struct ranges *ranges, int index,
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
         struct node_range nodes = stage->phase[phase].nodes;
         for (int n = nodes.begin; n < nodes.end; n++)
-            chunk.flops[phase] += node_flops(ranges->graph, n);
+            chunk.flops[phase] += cost_node_flops(ranges->graph, n);
         if (index < ranges->stage_count - 1)
             chunk.crossing[phase] = ranges_crossing(ranges, index, (enum phase)phase);
     }

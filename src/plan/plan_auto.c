@@ -60,7 +60,6 @@ enum status plan_choose(struct plan *plan, const struct partition_config *partit
     struct choice_input input = {.config = config,
                                  .graph = plan->micro[0].graph,
                                  .partition = *partition,
-                                 .device = plan->device,
                                  .other_bytes = other_bytes(plan)};
     input.partition.grads = grads_of(config);
     return choice_make(&input, &config->grid, &plan->choice);

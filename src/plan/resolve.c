@@ -457,8 +457,11 @@ static enum status resolve_rate(struct resolve *resolve) {
 enum status resolve_run(struct options *options, const struct model *model,
                         const struct dataset *dataset, const struct resolve_place *place,
                         struct run_config *out) {
-    struct run_config config = {
-        .model = model, .dataset = dataset, .rank = place->rank, .ranks = place->ranks};
+    struct run_config config = {.model = model,
+                                .dataset = dataset,
+                                .rank = place->rank,
+                                .ranks = place->ranks,
+                                .costs = &cost_rules};
     struct resolve resolve = {options, place, &config};
     if (data_of(options, model) != options->data)
         options->data = model->data, option_derive(options, OPTION_data);

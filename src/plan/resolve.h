@@ -20,11 +20,20 @@ struct resolve_place {
 enum status resolve_data(const struct options *options, const struct model *model,
                          struct dataset **out);
 
-/* Local. Everything else. Options that were left open are set to what was decided. The data set
- * must outlive the configuration, and so must the texts of the options. */
+/* Local. Everything else but costs, which are the rules of the operations. Options that were left
+ * open are set to what was decided. The data set must outlive the configuration, and so must the
+ * texts of the options. */
 enum status resolve_run(struct options *options, const struct model *model,
                         const struct dataset *dataset, const struct resolve_place *place,
                         struct run_config *out);
+
+/* Local, blocking (reads files). The costs that the options name, for ranks of which so many share
+ * a machine; and what of the configuration follows from them. `files`: profile and cluster, too.
+ * Other ranks may not have them: rank 0 does, and every rank where stages are balanced by measured
+ * times. The caller frees the costs, after the plans of the configuration. STATUS_USAGE for a
+ * profile that no option of the run makes use of. */
+enum status resolve_costs(const struct options *options, bool files, int local_ranks,
+                          struct run_config *config, struct costs **out);
 
 /* Local. How many ranks --stages and --replicas ask for; 1 where neither is given. */
 int resolve_ranks_asked(const struct options *options);

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/machine.h"
-#include "sim/key.h"
+#include "cost/key.h"
 
 /* The newest times of a node; gaps between instructions, passes and steps; repetitions at the end;
  * bytes copied; how long a rank that waits is left to fall asleep. */
@@ -298,9 +298,10 @@ static void record(const struct profiling *profiling, const struct measure *node
 
 static enum status write(struct profiling *profiling, struct exec *exec,
                          const struct measure *nodes, const char *path) {
-    const struct plan *plan = exec_plan(exec);
+    const struct run_config *config = &exec_plan(exec)->config;
     char isa[PROFILE_ISA_BYTES];
-    struct profile_place place = profile_place_of(&plan->config, profiling->job->local_ranks, isa);
+    struct profile_place place = profile_place_of(
+        config->device, config->device_index, config->threads, profiling->job->local_ranks, isa);
     struct profile profile;
     profile_init(path, &profile);
     struct profile_section *section = profile_section_for(&profile, &place);

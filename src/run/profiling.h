@@ -3,9 +3,9 @@
 #ifndef RUN_PROFILING_H
 #define RUN_PROFILING_H
 
+#include "cost/profile.h"
 #include "exec/exec.h"
 #include "job/job.h"
-#include "sim/profile.h"
 
 struct profiling;
 

@@ -137,13 +137,13 @@ static enum status predict(struct session *session) {
     if (!first_rank(session)) return STATUS_OK;
     TRY(outlook_open(&session->job, &outlook));
     const struct sim_rank *own = &outlook.forecast.result.rank[0];
-    const struct profile *profile = outlook.source.profile;
+    const struct profile *profile = outlook.costs.profile;
     session->predicted = (struct session_forecast){.p50_ms = outlook.forecast.result.step * 1e-6,
                                                    .low_ms = outlook.forecast.low * 1e-6,
                                                    .high_ms = outlook.forecast.high * 1e-6,
                                                    .passes_ms = own->busy * 1e-6,
                                                    .waits_ms = (own->waits + own->exposed) * 1e-6,
-                                                   .crowd = outlook.source.crowd,
+                                                   .crowd = outlook.costs.crowd,
                                                    .estimated = profile && profile->misses > 0};
     if (!options->quiet && !options->json) {
         explain_print(&outlook, false, display_out());

@@ -62,7 +62,7 @@ struct sim_meeting {
     struct sim_cause last;
 };
 struct sim_group {
-    struct sim_link link;
+    struct cost_link link;
     int32_t size, members; /* ranks; those that are run */
     int32_t waiting;       /* the first that waits here; -1: none */
     double free_at;

@@ -6,55 +6,6 @@
 
 #include "base/clock.h"
 
-/* Ranks of one machine: what a message takes beside its copies, unless a profile says. */
-#define LATENCY_NS 1000.0
-
-/* --- links --- */
-
-static int class_in_cluster(const void *context, int rank) {
-    const struct cluster *cluster = context;
-    return (int)(cluster_class(cluster, rank) - cluster->class);
-}
-
-static double slowness_in_cluster(const void *context, int rank) {
-    return cluster_slowness(context, rank);
-}
-
-static struct sim_link link_in_cluster(const void *context, int from, int to) {
-    struct cluster_link link = cluster_link(context, from, to);
-    return (struct sim_link){link.latency_ns, link.bytes_per_ns};
-}
-
-static void use_cluster(struct sim_input *input, const struct cluster *cluster) {
-    input->context = cluster;
-    input->class_of = class_in_cluster;
-    input->slowness = slowness_in_cluster;
-    input->link_of = link_in_cluster;
-    input->own = link_in_cluster(cluster, 0, 0);
-    input->collective = SIM_COLLECTIVE_RING;
-}
-
-static void use_units(struct sim_input *input, const struct costs *units) {
-    input->link.latency = input->group_link.latency = units->of[COST_C];
-    input->collective = SIM_COLLECTIVE_FREE;
-}
-
-/* Messages are copied by sender and receiver, whose time that is. */
-static void use_machine(struct sim_input *input, const struct plan *plan,
-                        const struct profile_section *section) {
-    const struct profile_link *measured = section ? &section->link[PROFILE_IN_HOST] : NULL;
-    bool latency = measured && measured->latency_ns.samples > 0,
-         rate = measured && measured->bytes_per_ns.samples > 0;
-    input->link.latency = latency ? measured->latency_ns.median : LATENCY_NS;
-    input->group_link = (struct sim_link){
-        input->link.latency, rate      ? measured->bytes_per_ns.median
-                             : section ? section->rate[PROFILE_BYTES].median
-                                       : PLAN_COSTS_BYTES_PER_NS * plan->config.threads};
-    input->wake = section ? section->rate[PROFILE_WAKE].median : 0;
-    input->awake = PROFILE_AWAKE_NS;
-    input->collective = SIM_COLLECTIVE_SHARED;
-}
-
 /* --- the interval --- */
 
 /* How often each pass of each stage is on the path; segments count as their share. */
@@ -83,16 +34,15 @@ static double common_variance(double step, const struct measure *together) {
 }
 
 /* Rules of operations may all be wrong in the same way, so their errors do not cancel. */
-static void bound(struct forecast *forecast, const struct plan *plan,
-                  const struct cost_source *source) {
+static void bound(struct forecast *forecast, const struct plan *plan, const struct costs *costs) {
     double step = forecast->result.step;
     struct estimate estimate = {.ns = step};
-    bool given = source->units || source->cluster;
-    if (!given && !source->section) estimate = estimate_relative(step, PROFILE_RATE_DEVIATION);
-    if (source->section) {
+    bool given = costs->units || costs->cluster;
+    if (!given && !costs->section) estimate = estimate_relative(step, PROFILE_RATE_DEVIATION);
+    if (costs->section) {
         double *uses = uses_on_path(forecast);
-        estimate.variance = plan_costs_variance(plan, source, uses) +
-                            common_variance(step, &source->section->rate[PROFILE_TOGETHER]);
+        estimate.variance = plan_costs_variance(plan, &forecast->costs, uses) +
+                            common_variance(step, &costs->section->rate[PROFILE_TOGETHER]);
         free(uses);
     }
     struct estimate_interval interval = estimate_interval(estimate, ESTIMATE_Z90);
@@ -110,25 +60,20 @@ static enum status simulate(struct forecast *forecast) {
     return STATUS_OK;
 }
 
-enum status forecast_new(const struct plan *plan, const struct cost_source *source,
+enum status forecast_new(const struct plan *plan, const struct costs *costs, bool apart,
                          struct forecast *out) {
-    struct forecast forecast = {.units = source->units != NULL};
-    TRY(plan_costs_new(plan, source, &forecast.costs));
+    struct forecast forecast = {.units = costs->units != NULL};
+    TRY(plan_costs_new(plan, costs, &forecast.costs));
     if (plan->config.forward) forecast.round = program_round(plan->program);
     forecast.input = (struct sim_input){.program = forecast.round ? forecast.round : plan->program,
                                         .costs = forecast.costs.costs,
+                                        .net = cost_net_of(costs, plan->config.threads),
                                         .steps = FORECAST_STEPS,
                                         .record = true,
-                                        .apart = source->apart};
-    if (source->units)
-        use_units(&forecast.input, source->units);
-    else if (source->section || !source->cluster)
-        use_machine(&forecast.input, plan, source->section);
-    else
-        use_cluster(&forecast.input, source->cluster);
+                                        .apart = apart};
     enum status status = simulate(&forecast);
     if (status == STATUS_OK) {
-        bound(&forecast, plan, source);
+        bound(&forecast, plan, costs);
         *out = forecast;
     } else {
         forecast_free(&forecast);

@@ -20,9 +20,10 @@ struct forecast {
 /* Steps that are run: the last one is the steady state. */
 enum { FORECAST_STEPS = 3 };
 
-/* Simulates the plan's program; of a forward program a round, as if that were its step. Plan and
- * source must outlive the forecast; the caller frees it, where it lies: it must not be moved. */
-enum status forecast_new(const struct plan *plan, const struct cost_source *source,
+/* Simulates the plan's program; of a forward program a round, as if that were its step. `apart`: it
+ * runs every pipeline, also those that do the same. Plan and costs must outlive the forecast; the
+ * caller frees it, where it lies: it must not be moved. */
+enum status forecast_new(const struct plan *plan, const struct costs *costs, bool apart,
                          struct forecast *out);
 void forecast_free(struct forecast *forecast);
 

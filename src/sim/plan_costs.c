@@ -5,69 +5,19 @@
 #include <stdlib.h>
 
 #include "graph/needs.h"
-#include "sim/key.h"
 
 enum { EXCHANGE_BYTES = 256 }; /* of COUNT, REPORT and NORM, about */
 
 struct maker {
     const struct plan *plan;
-    const struct cost_source *source;
+    const struct costs *costs;
     const struct graph *graph;
-    struct ranges ranges; /* of all stages, with their segments */
+    struct ranges ranges;   /* of all stages, with their segments */
+    struct cost_devices on; /* of the class */
     int class;
     struct plan_costs *out;
     struct sim_stage *stage; /* of the class */
 };
-
-/* --- one node, one byte --- */
-
-static const struct cluster_class *class_of(const struct maker *maker) {
-    const struct cluster *cluster = maker->source->cluster;
-    return cluster ? &cluster->class[maker->class] : NULL;
-}
-
-static double of_cluster(const struct maker *maker, enum op op, const struct op_cost *cost) {
-    return cluster_class_ns(class_of(maker), op, cost);
-}
-
-static double crowd_of(const struct maker *maker) {
-    return maker->source->crowd > 1 ? maker->source->crowd : 1;
-}
-
-/* Beside the operation itself; and all of them are slower than their medians by the same factor. */
-static double in_a_step(const struct profile_section *section, double ns) {
-    double ratio = section->rate[PROFILE_TOGETHER].median;
-    return ns * (ratio > 0 ? ratio : 1) + section->rate[PROFILE_OPERATION].median;
-}
-
-static double node_ns(const struct maker *maker, const struct node *node) {
-    const struct cost_source *source = maker->source;
-    struct device *device = maker->plan->device;
-    struct op_call call = graph_call(maker->graph, node);
-    if (!node->kernel) return 0;
-    if (!source->section && !source->cluster)
-        return device->backend->cost_ns(device, &call) * crowd_of(maker);
-    struct op_cost cost = op_cost(&call);
-    if (!source->section) return of_cluster(maker, node->op, &cost);
-    struct arena arena = {0};
-    struct profile_key key = profile_key_of(maker->graph, node, &arena);
-    double ns = profile_op(source->profile, source->section, &key, &cost, 1).ns;
-    arena_free(&arena);
-    return in_a_step(source->section, ns);
-}
-
-static double byte_ns(const struct maker *maker) {
-    const struct cost_source *source = maker->source;
-    if (source->section) return 1 / source->section->rate[PROFILE_BYTES].median;
-    if (source->cluster) return 1 / class_of(maker)->bytes_per_ns;
-    return crowd_of(maker) / (PLAN_COSTS_BYTES_PER_NS * maker->plan->config.threads);
-}
-
-/* Devices of a cluster have engines that copy; ranks of this machine copy themselves, from and to
- * memory that another rank used last: no cache has it, however small the message is. */
-static double copy_ns(const struct maker *maker, size_t bytes) {
-    return maker->source->cluster ? 0 : 2 * (double)bytes * byte_ns(maker);
-}
 
 /* --- a stage --- */
 
@@ -76,16 +26,30 @@ static const struct micro_plan *first_run(const struct maker *maker) {
     return &maker->plan->micro[maker->plan->config.forward];
 }
 
-static void add_nodes(struct maker *maker) {
+static double byte_ns(const struct maker *maker) {
+    return cost_byte_ns(maker->costs, &maker->on, maker->plan->config.threads);
+}
+
+static double pass_ns(const struct maker *maker, const struct cost_table *times,
+                      const struct ranges *ranges, int s, enum cost_pass pass) {
+    enum phase phase = pass == COST_PASS_F ? PHASE_FORWARD : PHASE_BACKWARD;
+    struct node_range nodes = ranges_find(ranges, s, SEGMENT_ALL, phase);
+    return cost_pass_ns(times, &maker->on, nodes.begin, nodes.end, pass);
+}
+
+static void add_passes(struct maker *maker, int s) {
+    static const enum cost_pass pass[SIM_PASS_COUNT] = {
+        [SIM_F] = COST_PASS_F, [SIM_B] = COST_PASS_B, [SIM_I] = COST_PASS_I, [SIM_W] = COST_PASS_W};
+    for (int p = 0; p < SIM_PASS_COUNT; p++)
+        maker->stage[s].pass[p] = pass_ns(maker, &maker->out->times, &maker->ranges, s, pass[p]);
+}
+
+static void add_exchanges(struct maker *maker) {
     for (int i = 0; i < maker->graph->node_count; i++) {
         const struct node *node = &maker->graph->nodes[i];
         struct sim_stage *stage = &maker->stage[ranges_stage(&maker->ranges, node)];
-        bool forward = node->phase == PHASE_FORWARD, weights = node->half == OP_HALF_W;
-        double ns = node_ns(maker, node);
-        stage->pass[forward ? SIM_F : weights ? SIM_W : SIM_I] += ns;
-        if (!forward) stage->pass[SIM_B] += ns;
         if (!(op_def(node->op)->flags & OP_EXCHANGE)) continue;
-        int direction = forward ? SIM_FORWARD : SIM_BACKWARD;
+        int direction = node->phase == PHASE_FORWARD ? SIM_FORWARD : SIM_BACKWARD;
         stage->stats[direction]++;
         stage->stats_bytes[direction] =
             (int64_t)tensor_type_bytes(&maker->graph->values[node->in[0]].type);
@@ -95,13 +59,11 @@ static void add_nodes(struct maker *maker) {
 /* A forward program runs the graph of an evaluation; what else a stage has is training's. */
 static void take_forward(struct maker *maker) {
     const struct micro_plan *micro = first_run(maker);
-    struct maker own = *maker;
-    own.graph = micro->graph;
-    for (int s = 0; s < maker->out->stage_count; s++) maker->stage[s].pass[SIM_F] = 0;
-    for (int i = 0; i < own.graph->node_count; i++) {
-        const struct node *node = &own.graph->nodes[i];
-        maker->stage[ranges_stage(&micro->ranges, node)].pass[SIM_F] += node_ns(&own, node);
-    }
+    struct cost_table times;
+    cost_table_new(maker->costs, micro->graph, &times);
+    for (int s = 0; s < maker->out->stage_count; s++)
+        maker->stage[s].pass[SIM_F] = pass_ns(maker, &times, &micro->ranges, s, COST_PASS_F);
+    cost_table_free(&times);
 }
 
 static void share_segments(struct maker *maker, int s) {
@@ -112,7 +74,7 @@ static void share_segments(struct maker *maker, int s) {
     int node = backward->nodes.begin;
     for (int e = 0; e < backward->segment_count; e++) {
         for (; node < backward->segment_end[e]; node++)
-            share[e] += node_ns(maker, &maker->graph->nodes[node]) / whole;
+            share[e] += cost_node_ns(&maker->out->times, &maker->on, node) / whole;
     }
     stage->segment = share;
     stage->segment_count = backward->segment_count;
@@ -151,6 +113,10 @@ static enum status add_buckets(struct maker *maker, int position) {
     return STATUS_OK;
 }
 
+static double copy_ns(const struct maker *maker, size_t bytes) {
+    return cost_copy_ns(maker->costs, &maker->on, maker->plan->config.threads, (double)bytes);
+}
+
 /* Those of a step, where there is one: evaluation may have larger ones. */
 static void add_messages(struct maker *maker) {
     for (int cut = 0; cut + 1 < maker->out->stage_count; cut++) {
@@ -179,9 +145,9 @@ static bool reads_images(const struct maker *maker, int s) {
 /* Without a core of its own the loader takes its time from the rank. */
 static void add_loading(struct maker *maker) {
     double samples = (double)first_run(maker)->samples;
-    for (int s = 0; s < maker->out->stage_count && maker->source->section; s++)
+    for (int s = 0; s < maker->out->stage_count && maker->costs->section; s++)
         if (reads_images(maker, s))
-            maker->stage[s].load = samples * maker->source->section->rate[PROFILE_SAMPLE].median;
+            maker->stage[s].load = samples * maker->costs->section->rate[PROFILE_SAMPLE].median;
 }
 
 static enum status make_class(struct maker *maker) {
@@ -189,9 +155,10 @@ static enum status make_class(struct maker *maker) {
     struct sim_costs *costs = &maker->out->costs[maker->class];
     maker->stage = arena_new(&maker->out->arena, (size_t)stages * sizeof *maker->stage);
     *costs = (struct sim_costs){.stage = maker->stage, .exchange_bytes = EXCHANGE_BYTES};
-    if (maker->source->section)
-        costs->instruction = maker->source->section->rate[PROFILE_INSTRUCTION].median;
-    add_nodes(maker);
+    if (maker->costs->section)
+        costs->instruction = maker->costs->section->rate[PROFILE_INSTRUCTION].median;
+    for (int s = 0; s < stages; s++) add_passes(maker, s);
+    add_exchanges(maker);
     if (maker->plan->config.forward) take_forward(maker);
     for (int p = 0; p < maker->plan->config.grid.stages; p++) TRY(add_buckets(maker, p));
     for (int s = 0; s < stages; s++) {
@@ -207,7 +174,7 @@ static enum status make_class(struct maker *maker) {
 /* --- by hand --- */
 
 /* Memory stays that of the plan. */
-static void use_units(struct plan_costs *costs, const struct costs *units, int chunks) {
+static void use_units(struct plan_costs *costs, const struct cost_units *units, int chunks) {
     struct sim_stage *stage = (struct sim_stage *)costs->costs[0].stage;
     for (int s = 0; s < costs->stage_count; s++) {
         stage[s] = (struct sim_stage){.pass = {[SIM_F] = units->of[COST_F],
@@ -231,21 +198,24 @@ static enum status cut(const struct plan *plan, struct ranges *out) {
     return ranges_new(plan->micro[0].graph, partition->cuts, partition->count - 1, out);
 }
 
-enum status plan_costs_new(const struct plan *plan, const struct cost_source *source,
+enum status plan_costs_new(const struct plan *plan, const struct costs *from,
                            struct plan_costs *out) {
-    struct plan_costs costs = {
-        .class_count = source->cluster && !source->units ? (int)source->cluster->class_count : 1,
-        .stage_count = plan->config.grid.stages * plan->config.grid.chunks};
+    struct plan_costs costs = {.class_count = cost_class_count(from),
+                               .stage_count = plan->config.grid.stages * plan->config.grid.chunks};
     struct maker maker = {
-        .plan = plan, .source = source, .graph = plan->micro[0].graph, .out = &costs};
+        .plan = plan, .costs = from, .graph = plan->micro[0].graph, .out = &costs};
     TRY(cut(plan, &maker.ranges));
+    cost_table_new(from, maker.graph, &costs.times);
     costs.costs = arena_new(&costs.arena, (size_t)costs.class_count * sizeof *costs.costs);
     enum status status = STATUS_OK;
-    for (; maker.class < costs.class_count && status == STATUS_OK; maker.class ++)
+    for (; maker.class < costs.class_count && status == STATUS_OK; maker.class ++) {
+        struct cost_device device = {maker.class, 1};
+        maker.on = (struct cost_devices){.item = &device, .count = 1, .in_step = true};
         status = make_class(&maker);
+    }
     ranges_free(&maker.ranges);
-    if (status == STATUS_OK && source->units)
-        use_units(&costs, source->units, plan->config.grid.chunks);
+    if (status == STATUS_OK && from->units)
+        use_units(&costs, from->units, plan->config.grid.chunks);
     if (status == STATUS_OK)
         *out = costs;
     else
@@ -254,6 +224,7 @@ enum status plan_costs_new(const struct plan *plan, const struct cost_source *so
 }
 
 void plan_costs_free(struct plan_costs *costs) {
+    cost_table_free(&costs->times);
     arena_free(&costs->arena);
     *costs = (struct plan_costs){0};
 }
@@ -266,33 +237,28 @@ static double uses_of(const double *uses, int stage, const struct node *node) {
     return of[SIM_B] + (node->half == OP_HALF_W ? of[SIM_W] : of[SIM_I]);
 }
 
-static double variance_of(const struct maker *maker, const double *uses) {
-    const struct profile_section *section = maker->source->section;
+double plan_costs_variance(const struct plan *plan, const struct plan_costs *costs,
+                           const double *uses) {
+    const struct profile_section *section = costs->times.costs->section;
+    const struct graph *graph = costs->times.graph;
+    struct ranges ranges;
+    if (!section || cut(plan, &ranges) != STATUS_OK) return 0;
     double *times = MEM_ARRAY(double, section->row_count + 1), variance = 0;
-    for (int i = 0; i < maker->graph->node_count; i++) {
-        const struct node *node = &maker->graph->nodes[i];
-        double count = uses_of(uses, ranges_stage(&maker->ranges, node), node);
-        struct arena arena = {0};
-        struct profile_key key = profile_key_of(maker->graph, node, &arena);
-        const struct profile_row *row = profile_find(section, &key);
+    struct cost_devices on = {.item = &(struct cost_device){0, 1}, .count = 1, .in_step = true};
+    for (int i = 0; i < graph->node_count; i++) {
+        const struct node *node = &graph->nodes[i];
+        const struct profile_row *row = costs->times.row[i];
+        double count = uses_of(uses, ranges_stage(&ranges, node), node);
         if (row)
             times[row - section->row] += count;
         else if (node->kernel)
-            variance +=
-                estimate_relative(count * node_ns(maker, node), PROFILE_RATE_DEVIATION).variance;
-        arena_free(&arena);
+            variance += estimate_relative(count * cost_node_ns(&costs->times, &on, i),
+                                          PROFILE_RATE_DEVIATION)
+                            .variance;
     }
     for (size_t r = 0; r < section->row_count; r++)
         variance += estimate_of(&section->row[r].ns, times[r]).variance;
     free(times);
-    return variance;
-}
-
-double plan_costs_variance(const struct plan *plan, const struct cost_source *source,
-                           const double *uses) {
-    struct maker maker = {.plan = plan, .source = source, .graph = plan->micro[0].graph};
-    if (!source->section || cut(plan, &maker.ranges) != STATUS_OK) return 0;
-    double variance = variance_of(&maker, uses);
-    ranges_free(&maker.ranges);
+    ranges_free(&ranges);
     return variance;
 }

@@ -17,10 +17,10 @@ static void wait_until(const struct sim *sim, struct sim_state *state, double en
                        struct sim_cause cause) {
     double wait = end - state->clock;
     if (wait <= 0) return;
-    if (wait > sim->input->awake) {
-        wait += sim->input->wake;
-        moving += sim->input->wake;
-        end += sim->input->wake;
+    if (wait > sim->input->net.awake) {
+        wait += sim->input->net.wake;
+        moving += sim->input->net.wake;
+        end += sim->input->net.wake;
     }
     double exposed = wait < moving ? wait : moving;
     state->exposed += exposed;
@@ -216,7 +216,7 @@ struct kind_table {
 
 static int find_kind(struct sim *sim, struct kind_table *table, int rank) {
     const struct program *program = sim->input->program;
-    int of = program->kind_of[rank], class = sim_class(sim->input, rank),
+    int of = program->kind_of[rank], class = cost_device_of(&sim->input->net, rank).class,
         position = grid_cell(&program->grid, rank).position, kind = table->first[of] - 1;
     while (kind >= 0 && (table->class[kind] != class || table->position[kind] != position))
         kind = table->next[kind] - 1;
@@ -256,12 +256,12 @@ static void compile_all(struct sim *sim) {
     compile_kinds(sim, &table);
     for (int r = 0; r < runs; r++) {
         const struct sim_kind *kind = &sim->kind[kind_of[r]];
-        sim->run[r] =
-            (struct sim_state){.kind = kind,
-                               .slowness = sim_slowness(sim->input, sim->share.rank[r]),
-                               .first = -1,
-                               .cause = {-1, -1, false},
-                               .place = MEM_ARRAY(union sim_place, kind->place_count + 1)};
+        sim->run[r] = (struct sim_state){
+            .kind = kind,
+            .slowness = cost_device_of(&sim->input->net, sim->share.rank[r]).slowness,
+            .first = -1,
+            .cause = {-1, -1, false},
+            .place = MEM_ARRAY(union sim_place, kind->place_count + 1)};
         for (int p = 0; p < kind->place_count; p++) sim->run[r].place[p].number = -1;
     }
     free(kind_of);

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "cost/cost.h"
 #include "program/program.h"
 
 /* The computations that bubbles count. */
@@ -51,30 +52,15 @@ struct sim_costs {
     int64_t exchange_bytes;        /* of a rank's part of COUNT, REPORT and NORM */
 };
 
-struct sim_link {
-    double latency, bytes_per_time; /* 0 bytes: without limit */
-};
-/* How long groups take: nothing but that MEET is a message (of unit costs); by shared memory, where
- * every member reads and writes its part of all; by messages along a ring. */
-enum sim_collective { SIM_COLLECTIVE_FREE, SIM_COLLECTIVE_SHARED, SIM_COLLECTIVE_RING };
-
 enum { SIM_MOST_RECORDS = 8 << 20 };
 
 struct sim_input {
     const struct program *program; /* verified */
     const struct sim_costs *costs; /* per class of devices */
-    enum sim_collective collective;
-    struct sim_link own; /* from a rank to itself */
-    /* Of any rank. NULL: class 0; not slow; the link `link`. */
-    int (*class_of)(const void *context, int rank);
-    double (*slowness)(const void *context, int rank); /* a factor on all costs */
-    struct sim_link (*link_of)(const void *context, int from, int to);
-    struct sim_link link, group_link; /* of messages; of groups. Only without link_of */
-    double wake, awake; /* what a wait takes on top that is longer than `awake`: the rank slept */
-    const void *context;
-    int steps;      /* at least 1; the last one is measured */
-    bool unclipped; /* STEP does not await NORM, as without clipping */
-    bool apart;     /* run every pipeline, also those that do the same */
+    struct cost_net net;           /* devices of the ranks, and links between them */
+    int steps;                     /* at least 1; the last one is measured */
+    bool unclipped;                /* STEP does not await NORM, as without clipping */
+    bool apart;                    /* run every pipeline, also those that do the same */
     bool record; /* keep every instruction of the last step, for paths and drawings, where these are
                  at most SIM_MOST_RECORDS */
 };

@@ -8,36 +8,16 @@
 #include "base/hash.h"
 #include "base/mem.h"
 
-int sim_class(const struct sim_input *input, int rank) {
-    return input->class_of ? input->class_of(input->context, rank) : 0;
-}
-
-double sim_slowness(const struct sim_input *input, int rank) {
-    return input->slowness ? input->slowness(input->context, rank) : 1;
-}
-
-struct sim_link sim_link_of(const struct sim_input *input, int from, int to) {
-    if (from == to) return input->own;
-    return input->link_of ? input->link_of(input->context, from, to) : input->link;
-}
-
-static double slower(double a, double b) {
-    if (a == 0 || b == 0) return a + b; /* 0 is without limit */
-    return a < b ? a : b;
-}
-
-struct sim_link sim_group_link(const struct sim_input *input, enum group_family family, int index) {
+struct cost_link sim_group_link(const struct sim_input *input, enum group_family family,
+                                int index) {
     const struct grid *grid = &input->program->grid;
     int size = group_size(grid, family, index);
-    struct sim_link slowest = {0};
-    if (!input->link_of) return input->group_link;
-    for (int i = 0; size > 1 && i < size; i++) {
-        struct sim_link link =
-            sim_link_of(input, group_rank(grid, family, index, i),
-                        group_rank(grid, family, index, i + 1 < size ? i + 1 : 0));
-        if (link.latency > slowest.latency) slowest.latency = link.latency;
-        slowest.bytes_per_time = slower(slowest.bytes_per_time, link.bytes_per_time);
-    }
+    struct cost_link slowest = {0};
+    if (!input->net.cluster) return input->net.group_link;
+    for (int i = 0; size > 1 && i < size; i++)
+        slowest = cost_slower_link(
+            slowest, cost_link(&input->net, group_rank(grid, family, index, i),
+                               group_rank(grid, family, index, i + 1 < size ? i + 1 : 0)));
     return slowest;
 }
 
@@ -47,7 +27,7 @@ struct sim_link sim_group_link(const struct sim_input *input, enum group_family 
 struct trait {
     int32_t kind, class;
     double slowness;
-    struct sim_link next[GRID_MAX_CHUNKS]; /* from each of its stages to the one after */
+    struct cost_link next[GRID_MAX_CHUNKS]; /* from each of its stages to the one after */
 };
 
 static void trait_of(const struct sim_input *input, int pipeline, int position, struct trait *out) {
@@ -55,13 +35,14 @@ static void trait_of(const struct sim_input *input, int pipeline, int position, 
     int rank = group_rank(grid, GROUP_PIPELINE, pipeline, position);
     memset(out, 0, sizeof *out);
     out->kind = input->program->kind_of[rank];
-    out->class = sim_class(input, rank);
-    out->slowness = sim_slowness(input, rank);
-    for (int c = 0; input->link_of && c < grid->chunks; c++) {
+    struct cost_device device = cost_device_of(&input->net, rank);
+    out->class = device.class;
+    out->slowness = device.slowness;
+    for (int c = 0; input->net.cluster && c < grid->chunks; c++) {
         int next = grid_stage(grid, position, c) + 1;
         if (next == grid->stages * grid->chunks) continue;
         int to = group_rank(grid, GROUP_PIPELINE, pipeline, grid_position(grid, next));
-        out->next[c] = sim_link_of(input, rank, to);
+        out->next[c] = cost_link(&input->net, rank, to);
     }
 }
 

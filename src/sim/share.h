@@ -14,12 +14,8 @@ struct sim_share {
     int pipeline_count, run_count;
 };
 
-/* Local. The device of a rank, and the link from one to another, as the input has them. */
-int sim_class(const struct sim_input *input, int rank);
-double sim_slowness(const struct sim_input *input, int rank);
-struct sim_link sim_link_of(const struct sim_input *input, int from, int to);
 /* Local. The slowest link around a ring of all members of a group. */
-struct sim_link sim_group_link(const struct sim_input *input, enum group_family family, int index);
+struct cost_link sim_group_link(const struct sim_input *input, enum group_family family, int index);
 
 /* Local. The caller frees it with sim_share_free. */
 void sim_share_new(const struct sim_input *input, struct sim_share *out);

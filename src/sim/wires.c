@@ -68,16 +68,11 @@ void sim_take(struct sim *sim, int32_t run, int32_t wire) {
 /* Time of one round of an operation on `bytes`. */
 static double round_time(const struct sim *sim, const struct sim_group *group,
                          const struct sim_op *op) {
-    double n = group->size, rate = group->link.bytes_per_time, latency = group->link.latency,
-           moving = rate > 0 ? op->bytes / rate : 0;
-    if (n < 2) return 0;
-    switch (sim->input->collective) {
-    case SIM_COLLECTIVE_FREE: return op->barrier ? latency : 0;
-    case SIM_COLLECTIVE_SHARED: return latency + (op->reduces ? 2 * moving : n * moving);
-    default: break;
-    }
-    if (op->reduces) return 2 * (n - 1) / n * moving + 2 * (n - 1) * latency;
-    return latency + (n - 1) * moving;
+    enum cost_operation operation = op->barrier   ? COST_BARRIER
+                                    : op->reduces ? COST_SUM
+                                                  : COST_EXCHANGE;
+    return cost_group_time(sim->input->net.collective, group->link, group->size, op->bytes,
+                           operation);
 }
 
 static void complete(struct sim *sim, struct sim_group *group, struct sim_meeting *meeting,
@@ -144,7 +139,7 @@ static void wire_new(struct sim *sim, struct sim_wire *wire, int pipeline, int c
     *wire = (struct sim_wire){.sender = calls ? 0 : run_of(sim, pipeline, from),
                               .receiver = run_of(sim, pipeline, calls ? called : to)};
     int sender = sim->share.rank[wire->sender], receiver = sim->share.rank[wire->receiver];
-    struct sim_link link = sim_link_of(sim->input, sender, receiver);
+    struct cost_link link = cost_link(&sim->input->net, sender, receiver);
     wire->latency = link.latency;
     wire->per_byte = link.bytes_per_time > 0 ? 1 / link.bytes_per_time : 0;
     int slots =

@@ -48,7 +48,7 @@ static void print_memory(const struct job *job, FILE *out) {
 
 static void print_machine(const struct job *job, FILE *out) {
     char size[TEXT_BYTES];
-    if (job->local_ranks > 1 && !job->costs->source.cluster)
+    if (job->local_ranks > 1 && !job->costs->cluster)
         row(out, "machine", "%s for the %d ranks of this machine",
             text_size((int64_t)job_machine_bytes(job), size), job->local_ranks);
 }

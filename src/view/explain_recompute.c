@@ -23,7 +23,8 @@ static enum status look(const struct run_config *of, const struct outlook *outlo
     TRY(plan_new(&config, NULL, NULL, &plan));
     mode->bytes[position] = plan->memory.activations;
     if (position == 0) mode->flops = plan_recompute_flops(plan);
-    if (position == 0 && outlook && forecast_new(plan, &outlook->source, &forecast) == STATUS_OK) {
+    if (position == 0 && outlook &&
+        forecast_new(plan, &outlook->costs, false, &forecast) == STATUS_OK) {
         mode->step = forecast.result.step;
         forecast_free(&forecast);
     }

@@ -17,10 +17,9 @@ bool outlook_is_wanted(const struct options *options) {
 }
 
 static enum status open_outlook(const struct job *job, bool apart, struct outlook *out) {
-    *out = (struct outlook){.job = job, .source = job->costs->source};
-    out->source.apart = apart;
-    if (!out->source.units) out->source.crowd = job_crowd(job);
-    enum status status = forecast_new(job->plan, &out->source, &out->forecast);
+    *out = (struct outlook){.job = job, .costs = *job->costs};
+    if (!out->costs.units) out->costs.crowd = job_crowd(job);
+    enum status status = forecast_new(job->plan, &out->costs, apart, &out->forecast);
     if (status == STATUS_OK)
         status = forecast_clip(&out->forecast, &out->clip_waits, &out->clip_time);
     /* Delays are ns, as all but units. */
@@ -82,9 +81,8 @@ static struct path_part *critical_path(const struct outlook *outlook, int *count
 }
 
 static double slowness_of(const struct outlook *outlook, int run) {
-    const struct sim_input *input = &outlook->forecast.input;
     int rank = outlook->forecast.result.rank[run].rank;
-    return input->slowness ? input->slowness(input->context, rank) : 1;
+    return cost_device_of(&outlook->forecast.input.net, rank).slowness;
 }
 
 /* "B of rank 2 (3 times slower) 45%" */
@@ -119,21 +117,21 @@ static void print_costs(const struct outlook *outlook, FILE *out) {
     const struct options *options = &outlook->job->options;
     const struct run_config *config = &outlook->job->plan->config;
     char threads[TEXT_BYTES];
-    if (outlook->source.units && !outlook->forecast.units) {
+    if (outlook->costs.units && !outlook->forecast.units) {
         row(out, "costs", "given: waits of %s; all else takes no time", options->delay);
-    } else if (outlook->source.units) {
-        char *text = costs_text(outlook->source.units);
+    } else if (outlook->costs.units) {
+        char *text = cost_units_text(outlook->costs.units);
         row(out, "costs", "given: %s; groups meet without cost, MEET takes c", text);
         free(text);
-    } else if (outlook->source.section) {
+    } else if (outlook->costs.section) {
         row(out, "costs", "measured: %s", options->profile);
-    } else if (outlook->source.cluster) {
+    } else if (outlook->costs.cluster) {
         row(out, "costs", "rates and links of %s, %d of its %lld ranks", options->cluster,
-            config->ranks, (long long)outlook->source.cluster->ranks);
+            config->ranks, (long long)outlook->costs.cluster->ranks);
     } else {
         char crowd[TEXT_BYTES + 32] = "";
-        if (outlook->source.crowd > 1)
-            snprintf(crowd, sizeof crowd, ", %.3g threads to a core", outlook->source.crowd);
+        if (outlook->costs.crowd > 1)
+            snprintf(crowd, sizeof crowd, ", %.3g threads to a core", outlook->costs.crowd);
         row(out, "costs", "rules of the operations, for ranks of this machine (%s, %s each%s)",
             config->device, text_count(config->threads, "thread", threads), crowd);
     }

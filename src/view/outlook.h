@@ -13,7 +13,7 @@ enum { OUTLOOK_NAME_COLUMNS = 12 }; /* of a row's name */
 
 struct outlook {
     const struct job *job;
-    struct cost_source source; /* the job's */
+    struct costs costs; /* the job's, with the crowd of its machine */
     struct forecast forecast;
     bool clip_waits;  /* STEP awaits the norm of all ranks' gradients, for clipping, which takes */
     double clip_time; /* this much of a step */

@@ -35,11 +35,11 @@ static int64_t whole(const struct drawing *drawing, double time) {
 /* The least power of ten that makes whole numbers of all costs. */
 static double scale_of(const struct outlook *outlook) {
     double scale = 1;
-    if (!outlook->source.units) return 1;
+    if (!outlook->costs.units) return 1;
     for (bool all = false; !all && scale < 1e4; scale *= all ? 1 : 10) {
         all = true;
         for (int k = 0; k < COST_COUNT; k++) {
-            double scaled = outlook->source.units->of[k] * scale;
+            double scaled = outlook->costs.units->of[k] * scale;
             all &= fabs(scaled - round(scaled)) < 1e-9;
         }
     }
@@ -112,8 +112,7 @@ static void add_intervals(struct drawing *drawing, int run, const bool *critical
 static void add_memory(struct drawing *drawing, int run) {
     const struct sim_input *input = &drawing->outlook->forecast.input;
     const struct instr_list *body = body_of(drawing, run);
-    int rank = drawing->result->rank[run].rank,
-        class = input->class_of ? input->class_of(input->context, rank) : 0;
+    int rank = drawing->result->rank[run].rank, class = cost_device_of(&input->net, rank).class;
     const struct sim_costs *costs = &input->costs[class];
     struct timeline_point *point =
         arena_new(&drawing->arena, (size_t)(body->count + 1) * sizeof *point);
@@ -149,14 +148,14 @@ static char *label_of(const struct drawing *drawing, const struct sim_rank *rank
 
 static void add_row(struct drawing *drawing, int run) {
     const struct sim_rank *rank = &drawing->result->rank[run];
-    const struct cost_source *source = &drawing->outlook->source;
+    const struct cluster *cluster = drawing->outlook->costs.cluster;
     char *label = label_of(drawing, rank);
     drawing->row[run].label = arena_text(&drawing->arena, label);
     const struct options *options = &drawing->outlook->job->options;
     if (option_is_set(options, OPTION_memory_limit_bytes))
         drawing->row[run].limit_bytes = options->memory_limit_bytes;
-    else if (source->cluster)
-        drawing->row[run].limit_bytes = cluster_memory_bytes(source->cluster, rank->rank);
+    else if (cluster)
+        drawing->row[run].limit_bytes = cluster_memory_bytes(cluster, rank->rank);
     free(label);
 }
 

@@ -1,8 +1,8 @@
 /* Any bytes as a cluster file; what is accepted answers every question about its first and last
  * ranks. Costs and delays, which are texts as well, take the same bytes. */
+#include "cost/cluster.h"
+#include "cost/units.h"
 #include "fuzz.h"
-#include "sim/cluster.h"
-#include "sim/costs.h"
 
 static void ask(const struct cluster *cluster) {
     int64_t step = cluster->ranks > 64 ? cluster->ranks / 64 : 1;
@@ -24,19 +24,19 @@ static void ask(const struct cluster *cluster) {
 }
 
 static void as_costs(const char *text) {
-    struct costs costs, again;
+    struct cost_units costs, again;
     fuzz_begin();
-    enum status status = costs_parse("--costs", text, &costs);
+    enum status status = cost_units_parse("--costs", text, &costs);
     fuzz_end(status);
     if (status == STATUS_OK) {
-        char *printed = costs_text(&costs);
-        if (costs_parse("--costs", printed, &again) != STATUS_OK ||
+        char *printed = cost_units_text(&costs);
+        if (cost_units_parse("--costs", printed, &again) != STATUS_OK ||
             memcmp(&costs, &again, sizeof costs) != 0)
             fuzz_wrong("costs do not read back");
         free(printed);
     }
     fuzz_begin();
-    fuzz_end(costs_parse_delay("--delay", text, &costs));
+    fuzz_end(cost_units_parse_delay("--delay", text, &costs));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -2,8 +2,8 @@
  * that the fields are reached. What is accepted prints and parses to the same again, and merges
  * with itself. */
 #include "base/json.h"
+#include "cost/profile.h"
 #include "fuzz.h"
-#include "sim/profile.h"
 
 static void check_round_trip(const struct profile *profile) {
     struct profile again;

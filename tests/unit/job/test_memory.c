@@ -197,7 +197,7 @@ Test(job_memory, a_cluster_judges_each_rank_by_its_device) {
     cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
     cr_assert_eq(cluster_parse("c.yml", text, strlen(text), &cluster), STATUS_OK);
     cr_expect(!job_fit(&job, &fit));
-    job.costs->source.cluster = &cluster;
+    job.costs->cluster = &cluster;
     job.options.cluster = "c.yml";
     job.available_bytes = 1; /* this machine does not count */
     cr_expect(job_fit(&job, &fit) && fit.fits && fit.lacking == 0 && !fit.limited);
@@ -212,7 +212,7 @@ Test(job_memory, a_cluster_judges_each_rank_by_its_device) {
     cr_expect(strstr(log, "rank 2 would need") &&
                   strstr(log, "the memory of its device (b of c.yml) is 512 MiB"),
               "%s", log);
-    job.costs->source.cluster = NULL;
+    job.costs->cluster = NULL;
     cluster_free(&cluster);
     close_eight();
 }

@@ -82,8 +82,9 @@ Test(plan_choice, no_order_fits) {
 /* With one cost for all stages: formulas hold. */
 Test(plan_choice, units) {
     struct run run = run_of(PIPE "--batch 32 --micro-batches 8 --virtual 2", 0, 4);
-    struct choice_costs units = {.units = true, .f = 1, .i = 1, .w = 1};
-    run.config.costs = &units;
+    struct cost_units units = {{[COST_F] = 1, [COST_I] = 1, [COST_W] = 1}};
+    struct costs costs = {.units = &units};
+    run.config.costs = &costs;
     cr_assert_eq(plan_it(&run), STATUS_OK);
     const struct choice *choice = &run.plan->choice;
     cr_expect(choice->units);
@@ -95,22 +96,24 @@ Test(plan_choice, units) {
     run_free(&run);
 }
 
-/* The time of a node is the caller's to say. */
-static double one_ns(const void *context, int position, const struct graph *graph,
-                     const struct node *node) {
-    (void)graph, (void)node, (void)position;
-    return *(const double *)context;
-}
-
+/* Devices of half the speed take twice as long. */
 Test(plan_choice, costs_of_nodes_are_those_given) {
-    double ns = 1e9, step[2];
+    double step[2];
     for (int i = 0; i < 2; i++) {
         struct run run = run_of(PIPE "--batch 8 --micro-batches 2 --virtual 1", 0, 2);
-        struct choice_costs costs = {.node_ns = one_ns, .context = &ns};
+        struct cluster cluster;
+        char *text =
+            mem_format("classes:\n  - {name: a, ranks: 2, gflops_per_s: %g, memory_gib: 1, "
+                       "memory_gb_per_s: 1e9}\n"
+                       "links:\n  in_host: {latency_us: 0, bandwidth_gb_per_s: 1e9}\n",
+                       i ? 0.5 : 1.0);
+        cr_assert_eq(cluster_parse("a cluster", text, strlen(text), &cluster), STATUS_OK);
+        struct costs costs = {.cluster = &cluster};
         run.config.costs = &costs;
         cr_assert_eq(plan_it(&run), STATUS_OK);
         step[i] = run.plan->choice.row[0].step_ns;
-        ns *= 2;
+        cluster_free(&cluster);
+        free(text);
         run_free(&run);
     }
     cr_expect_float_eq(step[1] / step[0], 2, 1e-3);

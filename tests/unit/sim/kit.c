@@ -49,11 +49,11 @@ void sim_kit_new(const struct sim_case *of, struct sim_units units, struct sim_k
                                            .kept_bytes = 1,
                                            .kept_half_bytes = 1};
     out->costs.stage = out->stage;
-    out->input = (struct sim_input){.program = out->program,
-                                    .costs = &out->costs,
-                                    .link = {.latency = units.hop},
-                                    .group_link = {.latency = units.hop},
-                                    .steps = 1};
+    out->input = (struct sim_input){
+        .program = out->program,
+        .costs = &out->costs,
+        .net = {.link = {.latency = units.hop}, .group_link = {.latency = units.hop}},
+        .steps = 1};
 }
 
 void sim_kit_free(struct sim_kit *kit) {

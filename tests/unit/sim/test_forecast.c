@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "../exec/kit.h"
+#include "cost/key.h"
 #include "sim/forecast.h"
-#include "sim/key.h"
 
 /* A plan of rank 0. */
 struct planned {
@@ -46,7 +46,7 @@ Test(sim_forecast, stages_add_up_to_the_plan) {
     planned_free(&whole);
     for (int stages = 1; stages <= 4; stages++) {
         struct planned planned = plan_of(PIPE, stages);
-        struct cost_source rules = {0};
+        struct costs rules = {0};
         struct plan_costs costs;
         cr_assert_eq(plan_costs_new(planned.kit.plan, &rules, &costs), STATUS_OK);
         cr_expect_eq(costs.stage_count, stages);
@@ -76,11 +76,11 @@ Test(sim_forecast, stages_add_up_to_the_plan) {
 
 Test(sim_forecast, units_give_the_closed_form) {
     struct planned planned = plan_of(PIPE, 4);
-    struct costs units;
+    struct cost_units units;
     struct forecast forecast;
-    cr_assert_eq(costs_parse("--costs", "f=1,i=2,w=0.5,s=3", &units), STATUS_OK);
-    struct cost_source source = {.units = &units};
-    cr_assert_eq(forecast_new(planned.kit.plan, &source, &forecast), STATUS_OK);
+    cr_assert_eq(cost_units_parse("--costs", "f=1,i=2,w=0.5,s=3", &units), STATUS_OK);
+    struct costs source = {.units = &units};
+    cr_assert_eq(forecast_new(planned.kit.plan, &source, false, &forecast), STATUS_OK);
     cr_expect_float_eq(forecast.result.step, (8 + 4 - 1) * 3.5 + 3, 1e-9, "%g",
                        forecast.result.step);
     cr_expect_eq(forecast.low, forecast.high);
@@ -93,10 +93,10 @@ Test(sim_forecast, units_give_the_closed_form) {
 
 Test(sim_forecast, rules_are_unsure_by_a_quarter) {
     struct planned planned = plan_of(PIPE, 2);
-    struct cost_source rules = {0}, crowded = {.crowd = 3};
+    struct costs rules = {0}, crowded = {.crowd = 3};
     struct forecast forecast, slower;
-    cr_assert_eq(forecast_new(planned.kit.plan, &rules, &forecast), STATUS_OK);
-    cr_assert_eq(forecast_new(planned.kit.plan, &crowded, &slower), STATUS_OK);
+    cr_assert_eq(forecast_new(planned.kit.plan, &rules, false, &forecast), STATUS_OK);
+    cr_assert_eq(forecast_new(planned.kit.plan, &crowded, false, &slower), STATUS_OK);
     double step = forecast.result.step, half = ESTIMATE_Z90 * PROFILE_RATE_DEVIATION * step;
     cr_expect_float_eq(forecast.low, step - half, 1e-6 * step);
     cr_expect_float_eq(forecast.high, step + half, 1e-6 * step);
@@ -131,10 +131,10 @@ static struct forecast of_profile(const struct plan *plan, double iqr, struct me
     struct forecast forecast;
     profile_init("a profile", &profile);
     struct profile_section *section = measure_all(&profile, plan->micro[0].graph, iqr);
-    struct cost_source source = {.profile = &profile, .section = section};
+    struct costs source = {.profile = &profile, .section = section};
     section->rate[PROFILE_TOGETHER] = together;
     section->rate[PROFILE_OPERATION] = (struct measure){beside, 0, 1};
-    cr_assert_eq(forecast_new(plan, &source, &forecast), STATUS_OK);
+    cr_assert_eq(forecast_new(plan, &source, false, &forecast), STATUS_OK);
     cr_expect_eq(profile.misses, 0);
     profile_free(&profile);
     return forecast;
@@ -167,7 +167,7 @@ Test(sim_forecast, reading_images_takes_time_from_the_stage_that_has_them) {
     struct profile profile;
     profile_init("p", &profile);
     struct profile_section *section = measure_all(&profile, planned.kit.plan->micro[0].graph, 0);
-    struct cost_source source = {.profile = &profile, .section = section};
+    struct costs source = {.profile = &profile, .section = section};
     for (int known = 0; known < 2; known++) {
         struct plan_costs costs;
         section->rate[PROFILE_SAMPLE] = (struct measure){known ? 50 : 0, 0, known};
@@ -209,8 +209,8 @@ static struct forecast of_cluster(const struct plan *plan, double gflops, double
                             "slow_ranks:\n  - {ranks: 1, factor: %g}\n",
                             gflops, slow);
     cr_assert_eq(cluster_parse("a cluster", text, strlen(text), &cluster), STATUS_OK);
-    struct cost_source source = {.cluster = &cluster};
-    cr_assert_eq(forecast_new(plan, &source, &forecast), STATUS_OK);
+    struct costs source = {.cluster = &cluster};
+    cr_assert_eq(forecast_new(plan, &source, false, &forecast), STATUS_OK);
     cluster_free(&cluster);
     free(text);
     return forecast;
@@ -249,10 +249,10 @@ static size_t stored_bytes(const struct plan *plan) {
 /* Returns the most that any rank keeps of activations. */
 static int64_t expect_stored(const char *line, int ranks) {
     struct planned first = plan_of(line, ranks);
-    struct cost_source rules = {0};
+    struct costs rules = {0};
     struct forecast forecast;
     int64_t most = 0;
-    cr_assert_eq(forecast_new(first.kit.plan, &rules, &forecast), STATUS_OK);
+    cr_assert_eq(forecast_new(first.kit.plan, &rules, false, &forecast), STATUS_OK);
     for (int r = 0; r < forecast.result.run_count; r++) {
         const struct sim_rank *rank = &forecast.result.rank[r];
         struct kit_plan own;

@@ -50,8 +50,8 @@ Test(sim_outlive, the_path_goes_back_to_what_was_under_way) {
     struct sim_costs costs = {.stage = &stage};
     struct sim_input input = {.program = program,
                               .costs = &costs,
-                              .collective = SIM_COLLECTIVE_SHARED,
-                              .group_link = {1, 10},
+                              .net.collective = COST_COLLECTIVE_SHARED,
+                              .net.group_link = {1, 10},
                               .steps = 3,
                               .record = true};
     struct sim_result result;

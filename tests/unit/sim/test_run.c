@@ -210,7 +210,7 @@ Test(sim_run, bandwidth_keeps_messages_apart) {
     struct sim_case of = {"gpipe", 2, 1, 1, 4, 0, 4};
     struct sim_kit kit;
     sim_kit_new(&of, (struct sim_units){1, 0.5, 0.5, 0}, &kit);
-    kit.input.link = (struct sim_link){0.5, 2};
+    kit.input.net.link = (struct cost_link){0.5, 2};
     kit.stage[0].message_bytes[SIM_FORWARD] = 6;
     struct sim_result result = sim_kit_run(&kit);
     /* Posted at 1, 2, 3, 4; sent from 1, 4, 7, 10 to 13; the last arrives at 13.5. */
@@ -235,8 +235,8 @@ static struct sim_result of_ddp(double b, double share_of_first) {
     kit.stage[0].bucket_bytes = bucket_bytes;
     kit.stage[0].segment = share;
     kit.stage[0].segment_count = 4;
-    kit.input.collective = SIM_COLLECTIVE_RING;
-    kit.input.group_link = (struct sim_link){0, 2};
+    kit.input.net.collective = COST_COLLECTIVE_RING;
+    kit.input.net.group_link = (struct cost_link){0, 2};
     struct sim_result result = sim_kit_run(&kit);
     sim_kit_free(&kit);
     return result;
@@ -270,8 +270,8 @@ Test(sim_run, formulas_of_groups) {
     for (int i = 0; i < 3; i++) {
         sim_kit_new(&of, equal, &kit);
         kit.stage[0].bucket_bytes = bytes;
-        kit.input.collective = (enum sim_collective)i;
-        kit.input.group_link = (struct sim_link){5, 3};
+        kit.input.net.collective = (enum cost_collective)i;
+        kit.input.net.group_link = (struct cost_link){5, 3};
         struct sim_result result = sim_kit_run(&kit);
         /* COUNT is done before backward, REPORT after the sum; each takes a latency. */
         double rest = i == 0 ? 3 : 5 + 2 + 5;
@@ -284,19 +284,14 @@ Test(sim_run, formulas_of_groups) {
 
 /* --- slow ranks, equal replicas --- */
 
-struct slow {
-    int rank;
-    double factor;
-};
-
-static double slowness(const void *context, int rank) {
-    const struct slow *slow = context;
-    return rank == slow->rank ? slow->factor : 1;
+static void make_slow(struct sim_kit *kit, const struct cluster_slow *slow, size_t count) {
+    kit->input.net.slow = slow;
+    kit->input.net.slow_count = count;
 }
 
 Test(sim_run, equal_replicas_are_run_once_and_give_the_same_numbers) {
     static const char *const names[] = {"1f1b", "zbv", "gpipe", "pmp"};
-    struct slow slow = {9, 1.7};
+    struct cluster_slow slow = {{9, 9}, 1.7, 0};
     for (int i = 0; i < 8; i++) {
         struct sim_case of = {names[i / 2], 4, 0, 6, 7, 2, 0};
         struct sim_result result[2];
@@ -305,10 +300,9 @@ Test(sim_run, equal_replicas_are_run_once_and_give_the_same_numbers) {
             sim_kit_new(&of, (struct sim_units){1, 1.25, 0.5, 0.4}, &kit);
             kit.input.steps = 3;
             kit.input.apart = apart;
-            kit.input.collective = SIM_COLLECTIVE_RING;
-            kit.input.group_link.bytes_per_time = 100;
-            kit.input.context = &slow;
-            if (i % 2) kit.input.slowness = slowness;
+            kit.input.net.collective = COST_COLLECTIVE_RING;
+            kit.input.net.group_link.bytes_per_time = 100;
+            if (i % 2) make_slow(&kit, &slow, 1);
             result[apart] = sim_kit_run(&kit);
             sim_kit_free(&kit);
         }
@@ -382,14 +376,13 @@ Test(sim_run, critical_paths_have_no_gaps, .timeout = 120) {
 
 /* Of a pipeline with a slow rank nearly all of the path is on it. */
 Test(sim_run, a_slow_rank_is_on_the_critical_path) {
-    struct slow slow = {2, 3};
+    struct cluster_slow slow = {{2, 2}, 3, 0};
     struct sim_case of = {"1f1b", 4, 0, 1, 16, 0, 0};
     struct sim_kit kit;
     sim_kit_new(&of, equal, &kit);
     struct sim_result before = sim_kit_run(&kit);
     kit.input.record = true;
-    kit.input.context = &slow;
-    kit.input.slowness = slowness;
+    make_slow(&kit, &slow, 1);
     struct sim_result result = sim_kit_run(&kit);
     struct sim_path path;
     double own = 0;
@@ -430,7 +423,7 @@ Test(sim_run, a_deadlock_is_said_not_waited_for) {
 /* Passes that share statistics meet, and pay for their exchanges: a latency each. */
 Test(sim_run, shared_statistics) {
     struct sim_case of = {"single", 1, 1, 2, 2, 1, 0};
-    struct slow slow = {1, 2};
+    struct cluster_slow slow = {{1, 1}, 2, 0};
     double step[2];
     for (int exchanges = 0; exchanges < 2; exchanges++) {
         struct sim_kit kit;
@@ -445,10 +438,9 @@ Test(sim_run, shared_statistics) {
         kit.input.program = kit.program;
         kit.stage[0].stats[SIM_FORWARD] = exchanges * 3;
         kit.stage[0].stats[SIM_BACKWARD] = exchanges * 1;
-        kit.input.collective = SIM_COLLECTIVE_SHARED;
-        kit.input.group_link.latency = 2;
-        kit.input.slowness = slowness;
-        kit.input.context = &slow;
+        kit.input.net.collective = COST_COLLECTIVE_SHARED;
+        kit.input.net.group_link.latency = 2;
+        make_slow(&kit, &slow, 1);
         struct sim_result result = sim_kit_run(&kit);
         /* The fast rank waits for the slow one at each of four passes but the first. */
         cr_expect_geq(result.rank[0].waits, 10 + 2 + 10 - 1e-9, "%g", result.rank[0].waits);
@@ -469,7 +461,7 @@ Test(sim_run, a_step_ends_when_all_it_posted_is_done) {
         struct instr_list *body = &program_edit(kit.program, r)->list[LIST_BODY];
         while (body->items[body->count - 1].op != INSTR_TIE) body->count--;
     }
-    kit.input.link.bytes_per_time = 1;
+    kit.input.net.link.bytes_per_time = 1;
     kit.stage[1].message_bytes[SIM_BACKWARD] = 10;
     struct sim_result result = sim_kit_run(&kit);
     cr_expect_float_eq(result.rank[1].end, 2 + 2 + 10, 1e-9, "%g", result.rank[1].end);
@@ -511,17 +503,15 @@ Test(sim_run, peaks_are_those_of_the_orders, .timeout = 120) {
     every_case(check_memory);
 }
 
-static double every_thousandth(const void *context, int rank) {
-    (void)context;
-    return rank % 1000 == 7 ? 3 : 1;
-}
-
 /* 12,500 pipelines of two kinds: with a slow last rank and without. */
 Test(sim_run, a_hundred_thousand_ranks, .timeout = 60) {
     struct sim_case of = {"1f1b", 8, 1, 12500, 64, 4, 0};
     struct sim_kit kit;
     sim_kit_new(&of, equal, &kit);
-    kit.input.slowness = every_thousandth;
+    struct cluster_slow slow[100];
+    for (int i = 0; i < 100; i++)
+        slow[i] = (struct cluster_slow){{i * 1000 + 7, i * 1000 + 7}, 3, 0};
+    make_slow(&kit, slow, 100);
     struct sim_result result = sim_kit_run(&kit);
     cr_expect_eq(result.run_count, 16);
     cr_expect_eq(result.rank[0].like + result.rank[8].like, 12500);

@@ -45,10 +45,10 @@ Test(sim_run, long_waits_end_in_sleep) {
     struct sim_case of = {"gpipe", 2, 1, 1, 1, 0, 0};
     struct sim_kit kit;
     sim_kit_new(&of, (struct sim_units){1, 0.5, 0.5, 0}, &kit);
-    kit.input.wake = 0.25;
-    kit.input.awake = 1.5;
+    kit.input.net.wake = 0.25;
+    kit.input.net.awake = 1.5;
     struct sim_result one = sim_kit_run(&kit);
-    kit.input.awake = 0.5;
+    kit.input.net.awake = 0.5;
     struct sim_result both = sim_kit_run(&kit);
     cr_expect_float_eq(one.step, 4.25, 1e-9, "%g", one.step);
     cr_expect_float_eq(one.rank[0].exposed, 0.25, 1e-9, "%g", one.rank[0].exposed);

@@ -1,5 +1,5 @@
 /* See estimate.h. */
-#include "sim/estimate.h"
+#include "cost/estimate.h"
 
 #include <math.h>
 #include <stdlib.h>

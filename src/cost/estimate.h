@@ -6,8 +6,8 @@
  * differently: the noise of each run is new every time (variance grows with the number of uses),
  * the error of the measured median is the same every time (variance grows with its square).
  * Rejected: minima and maxima, which grow without bound with the number of samples. */
-#ifndef SIM_ESTIMATE_H
-#define SIM_ESTIMATE_H
+#ifndef COST_ESTIMATE_H
+#define COST_ESTIMATE_H
 
 #include <stdint.h>
 

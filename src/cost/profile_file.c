@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "sim/profile.h"
+#include "cost/profile.h"
 
 enum { FORMAT = 1, MAX_BYTES = 64 << 20 };
 #define NUMBER_MAX 1e18

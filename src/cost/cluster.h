@@ -6,8 +6,8 @@
  * as ranges of ranks, so that 100,000 of them take no more memory than 2; a lookup is a binary
  * search, but for named links, whose rows are tried in order. Rejected: a table of ranks, and a
  * matrix of links, which 100,000 ranks do not allow. */
-#ifndef SIM_CLUSTER_H
-#define SIM_CLUSTER_H
+#ifndef COST_CLUSTER_H
+#define COST_CLUSTER_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -81,6 +81,7 @@ void cluster_free(struct cluster *cluster);
 /* The device of a rank; how many times slower than its class it is (1: not); its memory. */
 const struct cluster_class *cluster_class(const struct cluster *cluster, int64_t rank);
 double cluster_slowness(const struct cluster *cluster, int64_t rank);
+double cluster_slow_factor(const struct cluster_slow *slow, size_t count, int64_t rank);
 int64_t cluster_memory_bytes(const struct cluster *cluster, int64_t rank);
 /* The host of a rank, numbered from 0. */
 int64_t cluster_host(const struct cluster *cluster, int64_t rank);

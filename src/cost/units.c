@@ -1,5 +1,5 @@
 /* See costs.h. */
-#include "sim/costs.h"
+#include "cost/units.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static const struct {
     bool delay;
 } rows[COST_COUNT] = {
 #define COST(NAME, letter, initial, delay, doc) {letter, initial, delay},
-#include "sim/costs.def"
+#include "cost/units.def"
 };
 
 /* Text that is being read. */
@@ -28,7 +28,7 @@ struct reading {
     const char *where;
     bool delay;
     bool seen[COST_COUNT];
-    struct costs costs;
+    struct cost_units costs;
 };
 
 static char *letters(bool delay) {
@@ -79,7 +79,7 @@ static enum status read_part(struct reading *reading, char *part) {
     return read_value(reading, kind, equals + 1);
 }
 
-static enum status finish(struct reading *reading, struct costs *out) {
+static enum status finish(struct reading *reading, struct cost_units *out) {
     double *of = reading->costs.of;
     if (!reading->seen[COST_B]) of[COST_B] = of[COST_I] + of[COST_W];
     if (!reading->seen[COST_R]) of[COST_R] = of[COST_F];
@@ -91,7 +91,7 @@ static enum status finish(struct reading *reading, struct costs *out) {
     return STATUS_OK;
 }
 
-static enum status parse(struct reading *reading, const char *text, struct costs *out) {
+static enum status parse(struct reading *reading, const char *text, struct cost_units *out) {
     char *copy = mem_text(text), *rest = copy;
     enum status status = STATUS_OK;
     for (char *part; status == STATUS_OK && (part = strsep(&rest, ","));)
@@ -100,18 +100,18 @@ static enum status parse(struct reading *reading, const char *text, struct costs
     return status == STATUS_OK ? finish(reading, out) : status;
 }
 
-enum status costs_parse(const char *where, const char *text, struct costs *out) {
+enum status cost_units_parse(const char *where, const char *text, struct cost_units *out) {
     struct reading reading = {.where = where};
     for (int kind = 0; kind < COST_COUNT; kind++) reading.costs.of[kind] = rows[kind].initial;
     return parse(&reading, text, out);
 }
 
-enum status costs_parse_delay(const char *where, const char *text, struct costs *out) {
+enum status cost_units_parse_delay(const char *where, const char *text, struct cost_units *out) {
     struct reading reading = {.where = where, .delay = true};
     return parse(&reading, text, out);
 }
 
-char *costs_text(const struct costs *costs) {
+char *cost_units_text(const struct cost_units *costs) {
     char *text = mem_text(""), number[TEXT_BYTES];
     for (int kind = 0; kind < COST_COUNT; kind++) {
         char *longer = mem_format("%s%s%s=%s", text, *text ? "," : "", rows[kind].letter,

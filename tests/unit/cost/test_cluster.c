@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "sim/cluster.h"
+#include "cost/cluster.h"
 
 static char message[4096];
 
@@ -39,7 +39,7 @@ static void expect_link(const struct cluster *cluster, int64_t a, int64_t b, dou
     }
 }
 
-Test(sim_cluster, documented_example) {
+Test(cost_cluster, documented_example) {
     struct cluster cluster;
     char *text = example();
     cr_assert_eq(parse(text, &cluster), STATUS_OK, "%s", message);
@@ -73,7 +73,7 @@ static double op_ns(const struct cluster *cluster, int64_t rank, enum op op,
 }
 
 /* The slower of arithmetic and memory; backward operations follow their forward one. */
-Test(sim_cluster, time_of_operations) {
+Test(cost_cluster, time_of_operations) {
     struct cluster cluster;
     char *text = example();
     cr_assert_eq(parse(text, &cluster), STATUS_OK, "%s", message);
@@ -93,7 +93,7 @@ Test(sim_cluster, time_of_operations) {
 #define LINK "{latency_us: 1, bandwidth_gb_per_s: 1}"
 
 /* Ranks are ranges: nothing is allocated for each. Every rank of a few is looked up by hand. */
-Test(sim_cluster, hundred_thousand_ranks) {
+Test(cost_cluster, hundred_thousand_ranks) {
     struct cluster cluster;
     cr_assert_eq(parse("classes:\n" CLASS("x", "99990")
                            CLASS("y", "10") "hosts:\n- {ranks: 8, count: 12499}\n- {ranks: 8}\n"
@@ -121,7 +121,7 @@ Test(sim_cluster, hundred_thousand_ranks) {
     cluster_free(&cluster);
 }
 
-Test(sim_cluster, one_rank_needs_no_links) {
+Test(cost_cluster, one_rank_needs_no_links) {
     struct cluster cluster;
     cr_assert_eq(parse("classes:\n" CLASS("x", "1"), &cluster), STATUS_OK, "%s", message);
     cr_expect_eq(cluster.hosts, 1);
@@ -188,7 +188,7 @@ static const struct {
     {"classes: [\n", {"not valid YAML", ""}},
 };
 
-Test(sim_cluster, refused) {
+Test(cost_cluster, refused) {
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         struct cluster cluster = {.ranks = -7};
         cr_expect_eq(parse(wrong[i].text, &cluster), STATUS_USAGE, "'%s' was read", wrong[i].text);
@@ -202,7 +202,7 @@ Test(sim_cluster, refused) {
     }
 }
 
-Test(sim_cluster, missing_file) {
+Test(cost_cluster, missing_file) {
     struct cluster cluster;
     log_capture(message, sizeof message);
     cr_expect_eq(cluster_read("nothing/here.yml", &cluster), STATUS_DATA);

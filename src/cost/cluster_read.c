@@ -1,6 +1,6 @@
 /* Reads a cluster file: first the document by its schema, then what rows mean together, since a row
  * may name a class or host that stands below it. See cluster.h and docs/cluster.md. */
-#include "sim/cluster.h"
+#include "cost/cluster.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,27 +4,27 @@
  * --delay f=5ms,i=5ms,w=5ms gives times, and has DELAYs run in place of the instructions. What is
  * not given follows: b = i + w (a whole backward pass is its two halves), r = f (recomputation is a
  * forward pass). */
-#ifndef SIM_COSTS_H
-#define SIM_COSTS_H
+#ifndef COST_UNITS_H
+#define COST_UNITS_H
 
 #include "base/status.h"
 
 /* Kinds of cost, the rows of costs.def. */
 enum cost_kind {
 #define COST(NAME, letter, initial, delay, doc) COST_##NAME,
-#include "sim/costs.def"
+#include "cost/units.def"
     COST_COUNT
 };
 
-struct costs {
+struct cost_units {
     double of[COST_COUNT]; /* units (--costs) or nanoseconds (--delay) */
 };
 
 /* `where` is for messages: "--costs". STATUS_USAGE names the part that is wrong. */
-enum status costs_parse(const char *where, const char *text, struct costs *out);
-enum status costs_parse_delay(const char *where, const char *text, struct costs *out);
+enum status cost_units_parse(const char *where, const char *text, struct cost_units *out);
+enum status cost_units_parse_delay(const char *where, const char *text, struct cost_units *out);
 
-/* All units as text that costs_parse reads back to the same values; the caller frees it. */
-char *costs_text(const struct costs *costs);
+/* All units as text that cost_units_parse reads back to the same values; the caller frees it. */
+char *cost_units_text(const struct cost_units *costs);
 
 #endif

@@ -1,5 +1,5 @@
 /* See key.h. */
-#include "sim/key.h"
+#include "cost/key.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,11 +53,10 @@ struct profile_key profile_key_of(const struct graph *graph, const struct node *
                                 .layout = words(graph, node, true, arena)};
 }
 
-struct profile_place profile_place_of(const struct run_config *config, int ranks,
+struct profile_place profile_place_of(const char *device, int index, int threads, int ranks,
                                       char isa[PROFILE_ISA_BYTES]) {
-    const struct backend *backend = backend_find(config->device);
-    CHECK(backend, "no device is called %s", config->device);
-    backend->isa(config->device_index, isa, PROFILE_ISA_BYTES);
-    return (struct profile_place){
-        .device = config->device, .isa = isa, .threads = config->threads, .ranks = ranks};
+    const struct backend *backend = backend_find(device);
+    CHECK(backend, "no device is called %s", device);
+    backend->isa(index, isa, PROFILE_ISA_BYTES);
+    return (struct profile_place){.device = device, .isa = isa, .threads = threads, .ranks = ranks};
 }

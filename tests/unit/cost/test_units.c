@@ -5,29 +5,29 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "sim/costs.h"
+#include "cost/units.h"
 
 static char message[2048];
 
-static enum status parse(bool delay, const char *text, struct costs *out) {
+static enum status parse(bool delay, const char *text, struct cost_units *out) {
     log_capture(message, sizeof message);
-    enum status status =
-        delay ? costs_parse_delay("--delay", text, out) : costs_parse("--costs", text, out);
+    enum status status = delay ? cost_units_parse_delay("--delay", text, out)
+                               : cost_units_parse("--costs", text, out);
     log_capture(NULL, 0);
     return status;
 }
 
 static void expect_text(const char *text, const char *whole) {
-    struct costs costs, again;
+    struct cost_units costs, again;
     cr_assert_eq(parse(false, text, &costs), STATUS_OK, "%s", message);
-    char *printed = costs_text(&costs);
+    char *printed = cost_units_text(&costs);
     cr_expect_str_eq(printed, whole);
     cr_assert_eq(parse(false, printed, &again), STATUS_OK, "%s", message);
     for (int kind = 0; kind < COST_COUNT; kind++) cr_expect_eq(costs.of[kind], again.of[kind]);
     free(printed);
 }
 
-Test(sim_costs, units) {
+Test(cost_units, units) {
     expect_text("f=1,i=1,w=1,c=0", "f=1,b=2,i=1,w=1,r=1,c=0,s=0");
     expect_text("c=0.5", "f=1,b=2,i=1,w=1,r=1,c=0.5,s=0");
     expect_text("w=3,f=2,i=.5", "f=2,b=3.5,i=0.5,w=3,r=2,c=0,s=0");
@@ -35,14 +35,14 @@ Test(sim_costs, units) {
     expect_text("f=0,i=0,w=0.1", "f=0,b=0.1,i=0,w=0.1,r=0,c=0,s=0");
 }
 
-Test(sim_costs, delays) {
+Test(cost_units, delays) {
     static const struct {
         const char *text;
         double f, b, i, w, r; /* ns */
     } cases[] = {{"f=5ms,i=5ms,w=5ms", 5e6, 1e7, 5e6, 5e6, 5e6},
                  {"f=20us,b=1s", 2e4, 1e9, 0, 0, 2e4}};
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
-        struct costs costs;
+        struct cost_units costs;
         cr_assert_eq(parse(true, cases[k].text, &costs), STATUS_OK, "%s", message);
         cr_expect_eq(costs.of[COST_F], cases[k].f);
         cr_expect_eq(costs.of[COST_B], cases[k].b);
@@ -52,7 +52,7 @@ Test(sim_costs, delays) {
     }
 }
 
-Test(sim_costs, refused) {
+Test(cost_units, refused) {
     static const struct {
         bool delay;
         const char *text, *part[2];
@@ -75,7 +75,7 @@ Test(sim_costs, refused) {
         {true, "r=1ms", {"--delay: f, b, i and w are all 0", ""}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct costs costs = {{-7}};
+        struct cost_units costs = {{-7}};
         cr_expect_eq(parse(cases[i].delay, cases[i].text, &costs), STATUS_USAGE, "'%s' was read",
                      cases[i].text);
         cr_expect_eq(costs.of[0], -7);

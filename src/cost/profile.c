@@ -1,5 +1,5 @@
 /* Rows, their hash table, pooling and lookup; profile_file.c reads and writes. See profile.h. */
-#include "sim/profile.h"
+#include "cost/profile.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,15 +10,15 @@
 
 const char *const profile_rate_names[PROFILE_RATE_COUNT] = {
 #define RATE(NAME, key, doc) key,
-#include "sim/profile.def"
+#include "cost/profile.def"
 };
 const char *const profile_link_names[PROFILE_LINK_COUNT] = {
 #define LINK(NAME, key, doc) key,
-#include "sim/profile.def"
+#include "cost/profile.def"
 };
 const char *const profile_pass_names[PROFILE_PASS_COUNT] = {
 #define PASS(NAME, key, doc) key,
-#include "sim/profile.def"
+#include "cost/profile.def"
 };
 
 void profile_init(const char *name, struct profile *out) {

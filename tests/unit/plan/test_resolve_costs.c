@@ -6,8 +6,8 @@
 #include "../exec/kit.h"
 #include "base/file.h"
 #include "base/mem.h"
-#include "job/job_costs.h"
-#include "sim/key.h"
+#include "cost/key.h"
+#include "plan/resolve.h"
 
 /* The plan of a rank, and a profile in which each of its nodes takes 1,000 ns. */
 struct measured {
@@ -60,97 +60,92 @@ static void measured_free(struct measured *of) {
     free(of->path);
 }
 
-Test(job_costs, a_profile_says_what_nodes_take) {
+Test(plan_resolve_costs, a_profile_says_what_nodes_take) {
     struct measured of = measured_of("auto");
     const struct graph *graph = of.kit.plan->micro[0].graph;
     struct run_config config = of.kit.plan->config;
-    struct job_costs *costs;
-    cr_assert_eq(job_costs_read(&of.options, true, 2, &config, &costs), STATUS_OK);
-    const struct choice_costs *choice = job_costs_choice(costs, &config);
-    cr_assert_not_null(choice);
+    struct cost_devices on = {.item = &(struct cost_device){0, 1}, .count = 1};
+    struct costs *costs;
+    struct cost_table table;
+    cr_assert_eq(resolve_costs(&of.options, true, 2, &config, &costs), STATUS_OK);
+    cost_table_new(costs, graph, &table);
     for (int i = 0; i < graph->node_count; i++)
-        cr_expect_eq(choice->node_ns(choice->context, 0, graph, &graph->nodes[i]), 1000);
-    cr_expect_eq(choice->bytes_per_ns, 50);
-    cr_expect_eq(choice->hop_ns, 7);
+        cr_expect_eq(cost_node_ns(&table, &on, i), graph->nodes[i].kernel ? 1000 : 0);
+    cr_expect_eq(cost_byte_ns(costs, &on, 1), 1 / 50.0);
+    cr_expect_eq(cost_net_of(costs, 1).link.latency, 7);
     /* The plan that is made with it. */
     struct plan *plan;
-    config.costs = choice;
     cr_assert_eq(plan_new(&config, NULL, NULL, &plan), STATUS_OK);
     cr_expect_neq(plan->choice.row[0].step_ns, of.kit.plan->choice.row[0].step_ns);
     plan_free(&plan);
-    job_costs_free(&costs);
+    cost_table_free(&table);
+    cost_free(&costs);
     measured_free(&of);
 }
 
 /* Device 1, which there is not, is opened by the plan alone. */
-Test(job_costs, no_device_is_opened_for_a_profile) {
+Test(plan_resolve_costs, no_device_is_opened_for_a_profile) {
     struct measured of = measured_of("auto");
     struct run_config config = of.kit.plan->config;
-    struct job_costs *costs;
+    struct costs *costs;
     struct plan *plan = NULL;
     config.device_index = 1;
-    cr_assert_eq(job_costs_read(&of.options, true, 2, &config, &costs), STATUS_OK);
-    cr_expect_not_null(costs->source.section);
+    cr_assert_eq(resolve_costs(&of.options, true, 2, &config, &costs), STATUS_OK);
+    cr_expect_not_null(costs->section);
     cr_expect_eq(plan_new(&config, NULL, NULL, &plan), STATUS_USAGE);
     cr_expect_null(plan);
-    job_costs_free(&costs);
+    cost_free(&costs);
     measured_free(&of);
 }
 
-/* Rank 0 chooses; programs that are agreed on need no costs; other ranks may not have the file. */
-Test(job_costs, only_who_chooses_is_told) {
+/* Rank 0 chooses; other ranks may not have the file. */
+Test(plan_resolve_costs, other_ranks_read_no_files) {
     struct measured of = measured_of("auto");
     struct run_config config = of.kit.plan->config;
-    struct program_texts texts = {0};
-    struct job_costs *costs;
+    struct costs *costs;
     config.rank = 1;
-    cr_assert_eq(job_costs_read(&of.options, false, 2, &config, &costs), STATUS_OK);
-    cr_expect_null(costs->source.profile, "read on another rank");
-    cr_expect_null(job_costs_choice(costs, &config));
-    job_costs_free(&costs);
-    config.rank = 0;
-    config.agreed = &texts;
-    cr_assert_eq(job_costs_read(&of.options, true, 2, &config, &costs), STATUS_OK);
-    cr_expect_not_null(costs->source.profile, "a forecast has use for it");
-    cr_expect_null(job_costs_choice(costs, &config));
-    job_costs_free(&costs);
+    cr_assert_eq(resolve_costs(&of.options, false, 2, &config, &costs), STATUS_OK);
+    cr_expect_null(costs->profile, "read on another rank");
+    cost_free(&costs);
     measured_free(&of);
 }
 
 /* Stages of equal time need it on all ranks. */
-Test(job_costs, every_rank_reads_to_balance_by_time) {
+Test(plan_resolve_costs, every_rank_reads_to_balance_by_time) {
     struct measured of = measured_of("gpipe");
     struct run_config config = of.kit.plan->config;
-    const struct graph *graph = of.kit.plan->micro[0].graph;
-    double *ns = MEM_ARRAY(double, graph->node_count);
-    struct job_costs *costs;
+    struct costs *costs;
+    struct plan *plan;
     config.rank = 1;
     config.balance = BALANCE_TIME;
-    cr_assert_eq(job_costs_read(&of.options, false, 2, &config, &costs), STATUS_OK);
-    cr_assert_not_null(config.node_times);
-    config.node_times(&config, graph, ns);
-    for (int i = 0; i < graph->node_count; i++)
-        cr_expect_eq(ns[i], graph->nodes[i].kernel ? 1000 : 0);
-    job_costs_free(&costs);
-    free(ns);
+    cr_assert_eq(resolve_costs(&of.options, false, 2, &config, &costs), STATUS_OK);
+    cr_assert_eq(plan_new(&config, NULL, NULL, &plan), STATUS_OK);
+    double kernels = 0, weight = 0;
+    for (int i = 0; i < plan->micro[0].graph->node_count; i++)
+        kernels += plan->micro[0].graph->nodes[i].kernel != NULL;
+    for (int c = 0; c < plan->partition.count; c++) weight += plan->partition.chunks[c].weight;
+    cr_expect_eq(plan->partition.balance, BALANCE_TIME);
+    cr_expect_float_eq(weight, 1000 * kernels, 1e-6);
+    plan_free(&plan);
+    cost_free(&costs);
     measured_free(&of);
 }
 
 /* What a run waits by is no reason to choose another order. */
-Test(job_costs, delays_are_waits_and_a_forecast) {
+Test(plan_resolve_costs, delays_are_waits_and_a_forecast) {
     struct options options;
     struct kit_plan kit;
-    struct job_costs *costs;
+    struct costs *costs;
     kit_options(LINE "--strategy auto --delay f=5ms,i=6ms,w=7ms", &options);
     cr_assert_eq(kit_plan(&options, 0, 2, NULL, &kit), STATUS_OK);
     struct run_config config = kit.plan->config;
-    cr_assert_eq(job_costs_read(&options, true, 2, &config, &costs), STATUS_OK);
+    cr_assert_eq(resolve_costs(&options, true, 2, &config, &costs), STATUS_OK);
     cr_expect(config.delays);
     cr_expect_eq(config.delay_ns[INSTR_F], 5000000);
     cr_expect_eq(config.delay_ns[INSTR_B], 13000000);
-    cr_expect_eq(costs->source.units, &costs->units);
-    cr_expect_null(job_costs_choice(costs, &config));
-    job_costs_free(&costs);
+    cr_expect_not_null(costs->units);
+    cr_expect_null(cost_of_work(costs).units);
+    cost_free(&costs);
     kit_plan_free(&kit);
     options_free(&options);
 }

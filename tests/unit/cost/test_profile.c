@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "sim/profile.h"
+#include "cost/profile.h"
 
 static char message[4096];
 static const struct profile_place place = {"cpu", "avx2", 1, 2};
@@ -39,7 +39,7 @@ static void fill(struct profile *profile, int count) {
     }
 }
 
-Test(sim_profile, rows_are_found) {
+Test(cost_profile, rows_are_found) {
     struct profile profile;
     const struct profile_section *section = NULL;
     profile_init("p.json", &profile);
@@ -62,7 +62,7 @@ Test(sim_profile, rows_are_found) {
     profile_free(&profile);
 }
 
-Test(sim_profile, other_places_are_refused) {
+Test(cost_profile, other_places_are_refused) {
     struct profile profile;
     const struct profile_section *section = NULL;
     profile_init("p.json", &profile);
@@ -87,7 +87,7 @@ Test(sim_profile, other_places_are_refused) {
 }
 
 /* From the rates, with a note the first time. */
-Test(sim_profile, what_was_not_measured) {
+Test(cost_profile, what_was_not_measured) {
     struct profile profile;
     profile_init("p.json", &profile);
     fill(&profile, 3);
@@ -112,7 +112,7 @@ Test(sim_profile, what_was_not_measured) {
     profile_free(&profile);
 }
 
-Test(sim_profile, measures) {
+Test(cost_profile, measures) {
     double values[] = {5, 1, 4, 2, 3};
     struct measure five = measure_of(values, 5), one = measure_of(values, 1);
     cr_expect_eq(five.median, 3);
@@ -133,7 +133,7 @@ Test(sim_profile, measures) {
 }
 
 /* Noise adds up by its square root, the error of a median in proportion. */
-Test(sim_profile, intervals) {
+Test(cost_profile, intervals) {
     struct measure ns = measured(100, 1.3489795003921634, 1000000000);
     struct estimate many = estimate_of(&ns, 100);
     cr_expect_eq(many.ns, 10000);
@@ -155,7 +155,7 @@ static enum status parse(const char *text, struct profile *out) {
     return status;
 }
 
-Test(sim_profile, file_reads_back) {
+Test(cost_profile, file_reads_back) {
     struct profile profile, again;
     profile_init("x", &profile);
     fill(&profile, 100);
@@ -174,7 +174,7 @@ Test(sim_profile, file_reads_back) {
     profile_free(&profile);
 }
 
-Test(sim_profile, written_whole_or_not) {
+Test(cost_profile, written_whole_or_not) {
     struct profile profile, again;
     char path[] = "/tmp/stretto-profile-XXXXXX";
     int fd = mkstemp(path);
@@ -195,7 +195,7 @@ Test(sim_profile, written_whole_or_not) {
     profile_free(&profile);
 }
 
-Test(sim_profile, merge_is_the_same_both_ways) {
+Test(cost_profile, merge_is_the_same_both_ways) {
     struct profile a, b, ab, ba;
     profile_init("a", &a), profile_init("b", &b), profile_init("ab", &ab), profile_init("ba", &ba);
     fill(&a, 10);
@@ -232,7 +232,7 @@ static char *with_check(const char *text) {
     return whole;
 }
 
-Test(sim_profile, documented_example) {
+Test(cost_profile, documented_example) {
     struct bytes doc;
     cr_assert_eq(file_read("docs/profile.md", 1 << 20, &doc), STATUS_OK);
     char *begin = strstr((char *)doc.data, "```json\n") + strlen("```json\n"),
@@ -298,7 +298,7 @@ static const struct {
      {"sections[1]: a section of this device", "before"}},
 };
 
-Test(sim_profile, refused_fields) {
+Test(cost_profile, refused_fields) {
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         struct profile profile = {.misses = -7};
         char *text = with_check(wrong[i].text);
@@ -311,7 +311,7 @@ Test(sim_profile, refused_fields) {
     }
 }
 
-Test(sim_profile, refused_files) {
+Test(cost_profile, refused_files) {
     static const struct {
         const char *text;
         enum status status;

@@ -6,8 +6,8 @@
  * A profile has a section for each way to run: device, instruction set, threads of a rank, ranks
  * that were busy at once. A row of a section is found by operation, pass, shapes and layouts in a
  * hash table. What was not measured is estimated from the section's rates. */
-#ifndef SIM_PROFILE_H
-#define SIM_PROFILE_H
+#ifndef COST_PROFILE_H
+#define COST_PROFILE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,23 +15,23 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "cost/estimate.h"
 #include "op/op.h"
-#include "sim/estimate.h"
 
 /* The rows of profile.def. */
 enum profile_rate {
 #define RATE(NAME, key, doc) PROFILE_##NAME,
-#include "sim/profile.def"
+#include "cost/profile.def"
     PROFILE_RATE_COUNT
 };
 enum profile_link_kind {
 #define LINK(NAME, key, doc) PROFILE_##NAME,
-#include "sim/profile.def"
+#include "cost/profile.def"
     PROFILE_LINK_COUNT
 };
 enum profile_pass {
 #define PASS(NAME, key, doc) PROFILE_##NAME,
-#include "sim/profile.def"
+#include "cost/profile.def"
     PROFILE_PASS_COUNT
 };
 extern const char *const profile_rate_names[PROFILE_RATE_COUNT];

@@ -1,0 +1,64 @@
+/* The part of a configuration that follows from costs: see resolve.h. */
+#include "base/log.h"
+#include "cost/key.h"
+#include "plan/plan_auto.h"
+#include "plan/resolve.h"
+
+/* A forecast has use for every profile; a run that only trains has not. */
+static enum status check_use(const struct options *options, const struct run_config *config) {
+    bool forecast = options->command == COMMAND_EXPLAIN || options->command == COMMAND_SIMULATE;
+    bool used = forecast || plan_is_auto(config) || config->balance == BALANCE_TIME;
+    if (used || !option_is_given(options, OPTION_profile)) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "--profile has no effect here: schedule %s does not depend on times\n"
+                "  --strategy auto does; explain and simulate forecast with it",
+                config->schedule);
+}
+
+static enum status pick_section(struct costs *costs, const struct run_config *config,
+                                int local_ranks) {
+    char isa[PROFILE_ISA_BYTES];
+    struct profile_place place =
+        profile_place_of(config->device, config->device_index, config->threads, local_ranks, isa);
+    return costs->profile ? profile_pick(costs->profile, &place, &costs->section) : STATUS_OK;
+}
+
+/* The times of --delay by instruction. */
+static void take_delays(const struct cost_units *units, struct run_config *config) {
+    static const int kind[INSTR_COUNT_] = {[INSTR_F] = 1 + COST_F,
+                                           [INSTR_R] = 1 + COST_R,
+                                           [INSTR_B] = 1 + COST_B,
+                                           [INSTR_I] = 1 + COST_I,
+                                           [INSTR_W] = 1 + COST_W};
+    config->delays = true;
+    for (int op = 0; op < INSTR_COUNT_; op++)
+        config->delay_ns[op] = kind[op] ? (int64_t)units->of[kind[op] - 1] : 0;
+}
+
+/* Orders are chosen for one limit: the least that a device of the run has. --memory-limit stands in
+ * for it. */
+static void take_limit(const struct cluster *cluster, struct run_config *config) {
+    if (config->memory_limit || !plan_is_auto(config)) return;
+    for (int r = 0; r < config->ranks; r++) {
+        int64_t bytes = cluster_memory_bytes(cluster, r);
+        if (r == 0 || bytes < config->memory_limit) config->memory_limit = bytes;
+    }
+}
+
+enum status resolve_costs(const struct options *options, bool files, int local_ranks,
+                          struct run_config *config, struct costs **out) {
+    struct costs *costs;
+    TRY(check_use(options, config));
+    TRY(cost_read(options, files || config->balance == BALANCE_TIME, &costs));
+    enum status status = pick_section(costs, config, local_ranks);
+    if (status == STATUS_OK && costs->cluster)
+        status = cluster_check_ranks(costs->cluster, options->cluster, config->ranks);
+    if (status != STATUS_OK) {
+        cost_free(&costs);
+        return status;
+    }
+    if (costs->delays) take_delays(costs->units, config);
+    if (costs->cluster) take_limit(costs->cluster, config);
+    config->costs = *out = costs;
+    return STATUS_OK;
+}
