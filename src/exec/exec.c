@@ -84,7 +84,7 @@ static void bind_fixed(struct exec *exec, struct runnable *runnable, int chunk, 
     }
 }
 
-void bind_inputs(struct exec *exec, struct runnable *runnable, int slot,
+void bind_inputs(const struct step *step, struct runnable *runnable, int slot,
                  const struct micro_batch *samples) {
     const struct graph *graph = runnable->plan->graph;
     void **address = runnable->slot[slot].address;
@@ -93,7 +93,7 @@ void bind_inputs(struct exec *exec, struct runnable *runnable, int slot,
         const struct input_binding *input = &runnable->input[i];
         if (input->source == INPUT_FIELD) source[i] = samples->field[input->index];
         if (input->source == INPUT_KEY) source[i] = (void *)samples->sample_key;
-        if (input->source == INPUT_SEED) source[i] = &exec->seed[input->index];
+        if (input->source == INPUT_SEED) source[i] = (void *)&step->seed[input->index];
     }
     for (int v = 0; v < graph->value_count; v++) {
         const struct value *root = &graph->values[graph->values[v].root];
@@ -228,16 +228,13 @@ enum status exec_new(const struct plan *plan, struct comm *comm,
     exec->plan = plan;
     exec->comm = comm;
     exec->owns_comm = !comm;
-    exec->normed_step = exec->updated_step = -1;
     exec->lr_asked = NAN;
     exec->map = resource_map(plan->program, plan->grads, plan->chunk_count, plan->sizes);
     exec->posted = MEM_ARRAY(struct posted, exec->map.first[RESOURCE_COUNT]);
-    exec->all_squares = MEM_ARRAY(struct exact_sum, plan->config.ranks);
-    exec->shares = MEM_ARRAY(struct step_share, plan->config.ranks);
     exec->eval_shares = MEM_ARRAY(struct eval_share, plan->config.ranks);
-    exec->labels = mem_array((size_t)plan->config.ranks, sizeof *exec->labels);
-    exec->rank_loss = MEM_ARRAY(double, plan->config.ranks);
-    exec->rank_ms = MEM_ARRAY(double, plan->config.ranks);
+    for (int i = 0; i < STEP_RING; i++) step_init(&exec->ring[i], plan->config.ranks);
+    exec->step = &exec->ring[0];
+    step_renew(exec->step, 0);
     if (observer) exec->observer = *observer;
     exec->slot = MEM_ARRAY(struct slot, slot_count(plan));
     enum status status = set_up(exec);
@@ -269,18 +266,14 @@ void exec_free(struct exec **pointer) {
     free(exec->slot);
     free(exec->lockstep);
     free(exec->posted);
-    free(exec->all_squares);
+    for (int i = 0; i < STEP_RING; i++) step_free(&exec->ring[i]);
     free(exec->channel);
     free(exec->calls);
     free(exec->pieces);
-    free(exec->shares);
     free(exec->eval_shares);
-    free(exec->labels);
-    free(exec->rank_loss);
-    free(exec->rank_ms);
     free(exec->own_statistics);
     free(exec->scores);
-    free(exec->first_steps);
+    free(exec->broadcast.first_steps);
     free(exec);
     *pointer = NULL;
 }
@@ -294,7 +287,7 @@ enum status exec_drain(struct exec *exec) {
 }
 
 void exec_ask(struct exec *exec, const struct exec_request *request) {
-    exec->asked = *request;
+    exec->step->asked = *request;
 }
 
 struct comm *exec_comm(const struct exec *exec) {
@@ -305,7 +298,7 @@ void exec_progress(struct exec *exec) {
     if (exec->under_way == 0 || exec->comm_status != STATUS_OK) return;
     int64_t begin = clock_ns();
     exec->comm_status = comm_progress(exec->comm);
-    exec->times.of[TIME_COMM] += clock_ns() - begin;
+    exec->step->times.of[TIME_COMM] += clock_ns() - begin;
 }
 
 struct loader_spent exec_loading(const struct exec *exec) {
@@ -325,12 +318,13 @@ bool exec_failed_alone(const struct exec *exec) {
 }
 
 int64_t exec_next_step(const struct exec *exec) {
-    return exec->step;
+    return exec->step->number;
 }
 
 void exec_seek(struct exec *exec, int64_t step) {
-    exec->step = step;
-    exec->normed_step = exec->updated_step = -1;
+    for (int i = 0; i < STEP_RING; i++) step_renew(&exec->ring[i], -1);
+    exec->step = &exec->ring[step % STEP_RING];
+    step_renew(exec->step, step);
     if (exec->train)
         loader_seek(exec->train, step / exec->plan->config.steps_per_epoch,
                     step % exec->plan->config.steps_per_epoch);
@@ -341,7 +335,8 @@ void exec_set_lr(struct exec *exec, double lr) {
 }
 
 double exec_lr(const struct exec *exec) {
-    return isnan(exec->lr_asked) ? lr_at(&exec->plan->config.lr, exec->step) : exec->lr_asked;
+    return isnan(exec->lr_asked) ? lr_at(&exec->plan->config.lr, exec->step->number)
+                                 : exec->lr_asked;
 }
 
 static const struct program *program_of_step(const struct exec *exec, int64_t step) {
@@ -354,8 +349,8 @@ static const struct program *program_of_step(const struct exec *exec, int64_t st
 static int64_t step_samples(const struct exec *exec) {
     const struct run_config *config = &exec->plan->config;
     int64_t total = 0;
-    if (exec->batch) return exec->batch->step_samples;
-    if (program_of_step(exec, exec->step) != exec->plan->last_program) return config->batch;
+    if (exec->step->batch) return exec->step->batch->step_samples;
+    if (program_of_step(exec, exec->step->number) != exec->plan->last_program) return config->batch;
     for (int g = 0; g < config->replicas * config->micro_batches; g++)
         total += exec->plan->last_samples[g];
     return total;
@@ -365,10 +360,10 @@ static int64_t step_samples(const struct exec *exec) {
  * message was sent nothing to wait for but its sender. A rank that came late to a group because it
  * waited for a message was waited for no less. */
 static int64_t idle_ns(const struct exec *exec) {
-    const struct exec_times *times = &exec->times;
-    double own_ms = exec->share.came_ms, slowest_ms = own_ms;
+    const struct exec_times *times = &exec->step->times;
+    double own_ms = exec->step->share.came_ms, slowest_ms = own_ms;
     for (int r = 0; r < comm_size(exec->comm); r++)
-        slowest_ms = fmax(slowest_ms, exec->shares[r].came_ms);
+        slowest_ms = fmax(slowest_ms, exec->step->shares[r].came_ms);
     int64_t idle = (int64_t)((slowest_ms - own_ms) * 1e6);
     int64_t groups = times->of[TIME_COMM] - times->message_ns;
     return times->unsent_ns + (idle < groups ? idle : groups);
@@ -387,7 +382,7 @@ static int64_t skipped_samples(const struct exec *exec) {
     for (int i = 0; i < plan->micro[0].graph->loss_count; i++) {
         int field = dataset_field(plan->config.dataset, plan->micro[0].graph->losses[i].label);
         if (shape_count(&plan->config.dataset->field[field].shape) == 1)
-            return (int64_t)(exec->tally.samples - exec->tally.labels[i]);
+            return (int64_t)(exec->step->tally.samples - exec->step->tally.labels[i]);
     }
     return 0;
 }
@@ -403,54 +398,61 @@ static double top_five(const struct exec *exec) {
         const struct shape *scores = &graph->values[ranks->in[0]].type.shape;
         if (scores->dim[scores->rank - 1] <= 5) return NAN;
     }
-    return exec->tally.ranked > 0 ? exec->tally.right5 / exec->tally.ranked : NAN;
+    return exec->step->tally.ranked > 0 ? exec->step->tally.right5 / exec->step->tally.ranked : NAN;
 }
 
 static void fill_result(struct exec *exec, struct step_result *out) {
-    const struct tally *tally = &exec->tally;
+    struct step *step = exec->step;
+    const struct tally *tally = &step->tally;
     int64_t per_epoch = exec->plan->config.steps_per_epoch;
-    *out = (struct step_result){.step = exec->step,
-                                .epoch = exec->step / per_epoch,
-                                .step_in_epoch = exec->step % per_epoch,
+    *out = (struct step_result){.step = step->number,
+                                .epoch = step->number / per_epoch,
+                                .step_in_epoch = step->number % per_epoch,
                                 .samples = step_samples(exec),
                                 .skipped = skipped_samples(exec),
                                 .loss = tally_loss(tally, exec->plan->micro[0].graph->loss_count),
                                 .acc1 = tally->ranked > 0 ? tally->right1 / tally->ranked : NAN,
                                 .acc5 = top_five(exec),
                                 .lr = exec_lr(exec),
-                                .grad_norm =
-                                    exec_is_under_way(exec, RESOURCE_NORM) ? NAN : exec->grad_norm,
-                                .times = exec->times,
-                                .request = exec->agreed,
+                                .grad_norm = step->normed ? step->grad_norm : NAN,
+                                .times = step->times,
+                                .request = step->agreed,
                                 .ranks = comm_size(exec->comm),
-                                .rank_loss = exec->rank_loss,
-                                .rank_ms = exec->rank_ms};
+                                .rank_loss = step->rank_loss,
+                                .rank_ms = step->rank_ms};
     int losses = exec->plan->micro[0].graph->loss_count;
     for (int r = 0; r < out->ranks; r++) {
-        exec->rank_loss[r] = own_loss(&exec->shares[r].tally, losses);
-        exec->rank_ms[r] = exec->shares[r].busy_ms;
+        step->rank_loss[r] = own_loss(&step->shares[r].tally, losses);
+        step->rank_ms[r] = step->shares[r].busy_ms;
     }
 }
 
+/* The next one is asked for things, and evaluated before it begins. */
+static void next_step(struct exec *exec) {
+    int64_t number = exec->step->number + 1;
+    exec->step = &exec->ring[number % STEP_RING];
+    step_renew(exec->step, number);
+}
+
 enum status exec_step(struct exec *exec, struct step_result *out) {
-    int64_t begin = clock_ns(), hidden_before = comm_hidden_ns(exec->comm);
-    exec->step_begin_ns = begin;
-    tally_begin(exec);
-    exec->times = (struct exec_times){0};
-    enum status status = exec_run_list(exec, program_of_step(exec, exec->step), LIST_BODY);
-    exec->times.total_ns = clock_ns() - begin;
-    exec->times.hidden_ns = comm_hidden_ns(exec->comm) - hidden_before;
-    if (status == STATUS_OK) exec->times.idle_ns = idle_ns(exec);
+    struct step *step = exec->step;
+    int64_t hidden_before = comm_hidden_ns(exec->comm);
+    step_begin(step);
+    enum status status = exec_run_list(exec, program_of_step(exec, step->number), LIST_BODY);
+    step->times.total_ns = clock_ns() - step->begin_ns;
+    step->times.hidden_ns = comm_hidden_ns(exec->comm) - hidden_before;
+    if (status == STATUS_OK) step->times.idle_ns = idle_ns(exec);
     if (status == STATUS_OK) fill_result(exec, out);
-    if (exec->batch) loader_release(exec->train);
-    exec->batch = NULL;
-    if (status == STATUS_OK) exec->step++;
+    if (step->batch) loader_release(exec->train);
+    step->batch = NULL;
+    if (status == STATUS_OK) next_step(exec);
     return status;
 }
 
-bool exec_norm(const struct exec *exec, int64_t step, double *out) {
-    if (exec->normed_step != step) return false;
-    *out = exec->grad_norm;
+bool exec_norm(const struct exec *exec, int64_t number, double *out) {
+    const struct step *step = &exec->ring[number % STEP_RING];
+    if (number < 0 || step->number != number || !step->normed) return false;
+    *out = step->grad_norm;
     return true;
 }
 
@@ -461,8 +463,8 @@ static enum status run_rounds(struct exec *exec) {
     enum status status = STATUS_OK;
     for (int64_t r = 0; r < exec->plan->eval_rounds && status == STATUS_OK; r++) {
         status = exec_run_list(exec, exec->plan->program, LIST_EVAL);
-        if (exec->batch) loader_release(exec->eval);
-        exec->batch = NULL;
+        if (exec->step->batch) loader_release(exec->eval);
+        exec->step->batch = NULL;
         bool told = exec->sink && exec->sink->round && r + 1 < exec->plan->eval_rounds;
         if (status == STATUS_OK && told)
             status =
@@ -472,7 +474,7 @@ static enum status run_rounds(struct exec *exec) {
 }
 
 static enum status run_evaluation(struct exec *exec) {
-    tally_begin(exec);
+    step_begin(exec->step);
     if (exec->eval) loader_seek(exec->eval, 0, 0);
     TRY(exec_run_list(exec, exec->plan->program, LIST_EVAL_START));
     TRY(run_rounds(exec));
@@ -485,7 +487,7 @@ enum status exec_evaluate(struct exec *exec, struct eval_result *out) {
 }
 
 enum status exec_forward(struct exec *exec, const struct exec_sink *sink, struct eval_result *out) {
-    const struct tally *tally = &exec->tally;
+    const struct tally *tally = &exec->step->tally;
     int64_t begin = clock_ns();
     exec->sink = sink;
     enum status status = run_evaluation(exec);
