@@ -18,7 +18,7 @@ static const struct exec_observer *observer_of(const struct exec *exec) {
     static const struct exec_observer nobody = {0};
     bool trains = exec->list_name == LIST_START || exec->list_name == LIST_BODY ||
                   exec->list_name == LIST_DRAIN;
-    return trains ? &exec->observer : &nobody;
+    return trains ? &exec->state->observer : &nobody;
 }
 
 /* --- what is under way --- */
@@ -149,7 +149,7 @@ static enum status run_or_post(struct exec *exec, const struct instr *instr) {
  * after an exchange is run several times. The clock is read once: where nothing was awaited, an
  * instruction begins as the one before it ended. Who times nodes wants to know the gap, too. */
 static enum status run_timed(struct exec *exec, const struct instr *instr) {
-    if (exec->observer.node) exec->now_ns = clock_ns();
+    if (exec->state->observer.node) exec->now_ns = clock_ns();
     int64_t begin = exec->now_ns, comm_before = exec->step->times.of[TIME_COMM];
     if (exec->begin_ns == 0) exec->begin_ns = begin;
     enum status status = run_or_post(exec, instr);

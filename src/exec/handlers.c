@@ -31,9 +31,13 @@ static enum status need_batch(struct exec *exec) {
     if (step->batch) return STATUS_OK;
     TRY(loader_next(evaluates(exec) ? exec->eval : exec->train, &step->batch));
     CHECK(step->batch, "the loader ended before step %lld", (long long)step->number + 1);
-    CHECK(evaluates(exec) || step->batch->step == step->number,
-          "the loader is at step %lld, the run at %lld", (long long)step->batch->step + 1,
-          (long long)step->number + 1);
+    const struct train_position *next = &exec->state->next;
+    CHECK(evaluates(exec) ||
+              (step->batch->epoch == next->epoch &&
+               step->batch->step_in_epoch * exec->plan->config.batch == next->sample),
+          "the loader is at step %lld of epoch %lld, the run at sample %lld of epoch %lld",
+          (long long)step->batch->step_in_epoch, (long long)step->batch->epoch,
+          (long long)next->sample, (long long)next->epoch);
     return STATUS_OK;
 }
 

@@ -35,7 +35,7 @@ static bool runs_forward(enum pass pass) {
 /* Whoever watches the nodes of a step is told what the kernel took. */
 static enum status run_kernel(struct exec *exec, const struct graph *graph, const struct node *node,
                               void **in, void **out) {
-    const struct exec_observer *observer = &exec->observer;
+    const struct exec_observer *observer = &exec->state->observer;
     if (!node->kernel) return STATUS_OK;
     if (!observer->node || exec->list_name != LIST_BODY)
         return kernel_run(node->kernel, in, out, exec->scratch, NULL);

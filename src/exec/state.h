@@ -60,10 +60,8 @@ struct call {
 
 struct exec {
     const struct plan *plan;
-    struct exec_observer observer;
-    double lr_asked; /* NaN: the policy's */
+    struct train_state *state; /* of the run */
     struct comm *comm;
-    bool owns_comm;
     struct comm_group *group[PROGRAM_MAX_GROUPS]; /* of the program; NULL: this rank is in none */
     struct comm_channel **channel; /* per cut of the model and direction; NULL: not an end */
     struct comm_channel **calls;   /* per position: from the driver; NULL: not an end */
@@ -112,6 +110,10 @@ struct exec {
     char *own_statistics;  /* while another rank's stand in for them; NULL: they do not */
     struct saving *saving; /* NULL: no checkpoint is being saved */
 };
+
+/* Local. Moves a new executor to where the training is. STATUS_USAGE where none of its steps begins
+ * there. */
+enum status exec_find_place(struct exec *exec);
 
 /* Local. Points the inputs of a micro_plan at the samples of a micro-batch of a step. */
 void bind_inputs(const struct step *step, struct runnable *runnable, int slot,

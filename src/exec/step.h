@@ -1,8 +1,8 @@
 /* What belongs to one step; private to src/exec.
  *
- * The norm of a step may still be under way while the next one runs, so the engine has a ring of
- * two. Schedules that have more steps under way need a longer ring and nothing else: slots and
- * operations under way point to the step they belong to. */
+ * They are in a ring, since the norm of a step may still be under way while the next one runs.
+ * Schedules that have more steps under way need a longer ring: slots and operations under way point
+ * to the step they belong to. */
 #ifndef EXEC_STEP_H
 #define EXEC_STEP_H
 
@@ -36,7 +36,8 @@ struct eval_share {
 };
 _Static_assert(sizeof(struct eval_share) <= COMM_EXCHANGE_BYTES, "an exchange takes so much");
 
-enum { STEP_RING = 2 };
+/* The next step, the one under way or just done, and the one before, whose norm comes last. */
+enum { STEP_RING = 3 };
 
 struct step {
     int64_t number;                 /* counted from 0 */
