@@ -45,16 +45,18 @@ static enum status run(struct job *job, int instructions, int steps, double *us)
     struct watch watch = {.row = &row};
     struct program *real = job->plan->program, *empty = empty_program(job->plan, instructions);
     struct exec *exec = NULL;
-    struct exec_observer observer = watch_exec_observer(&watch);
-    enum status status = exec_new(job->plan, NULL, &observer, &exec);
+    struct train_state state = train_fresh();
+    state.observer = watch_exec_observer(&watch);
+    enum status status =
+        exec_open(&(struct exec_config){.plan = job->plan, .state = &state}, &exec);
     job->plan->program = empty;
-    watch.exec = exec;
+    watch.exec = &exec;
     if (status == STATUS_OK) status = watch_open(job, NULL, 0, &watch);
     struct train_observer train = watch_train_observer(&watch);
     if (status == STATUS_OK) status = time_steps(exec, &train, steps, us);
     watch_free(&watch);
     job->plan->program = real;
-    exec_free(&exec);
+    exec_close(&exec);
     program_free(&empty);
     return status;
 }

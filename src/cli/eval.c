@@ -55,7 +55,7 @@ static enum status count(void *context, const struct exec_output *output) {
 /* Whole numbers, added in any order. */
 static enum status add_ranks(struct evaluation *of) {
     enum { PIECE = COMM_EXCHANGE_BYTES / sizeof(int64_t) };
-    struct comm *comm = of->session->comm;
+    struct comm *comm = exec_comm(of->session->exec);
     int64_t *own = confusion_numbers(&of->confusion), left = confusion_count(of->confusion.classes),
             *all = MEM_ARRAY(int64_t, PIECE * comm_size(comm));
     enum status status = STATUS_OK;
@@ -218,12 +218,12 @@ static enum status evaluate(struct session *session) {
         confusion_new(classes, plan->config.dataset->names, plan->config.dataset->classes,
                       &of.confusion);
     }
-    enum status status = comm_agree(comm_world(session->comm), forecast(&of));
+    enum status status = comm_agree(comm_world(exec_comm(session->exec)), forecast(&of));
     if (status == STATUS_OK) status = forward_run(session, &forward, &of.result);
     if (status == STATUS_OK && has_classes(&of)) status = add_ranks(&of);
     of.peak_bytes = result_peak_bytes(session);
     if (status == STATUS_OK)
-        status = comm_agree(comm_world(session->comm),
+        status = comm_agree(comm_world(exec_comm(session->exec)),
                             forward_is_first(session) ? show(&of) : STATUS_OK);
     confusion_free(&of.confusion);
     return status;

@@ -45,7 +45,7 @@ static enum status print_with_outlook(const struct job *job) {
  */
 static enum status check_checkpoint(const struct job *job) {
     struct session session = {.job = *job, .folder = mem_text(job->options.out)};
-    struct checkpoint_state state = train_fresh();
+    struct checkpoint_state state = train_fresh().done;
     bool found;
     session_facts(&session);
     char *folder = folder_path(job->options.out, "checkpoints");

@@ -19,7 +19,7 @@
 #include "base/shown.h"
 #include "base/text.h"
 #include "exec/checkpoint.h"
-#include "exec/team.h"
+#include "exec/answer.h"
 #include "job/job.h"
 #include "run/fault.h"
 
@@ -36,7 +36,7 @@ struct side {
         struct exec *exec;
     } * fault;                       /* per rank; NULL: none */
     struct exec_observer *observers; /* likewise */
-    struct team_answer answer;
+    struct answer answer;
 };
 
 static enum status plan_rank(void *context, int rank, const struct plan **out) {
@@ -82,17 +82,17 @@ static enum status read_faults(struct side *side) {
 
 static enum status train_side(struct side *side) {
     side->job = MEM_ARRAY(struct job, side->ranks);
-    struct team_config team = {.ranks = side->ranks,
-                               .context = side,
-                               .plan = plan_rank,
-                               .ready = ready,
-                               .observers = side->observers,
-                               .keep_params = true};
-    return team_train(&team, &side->answer);
+    struct answer_config config = {.ranks = side->ranks,
+                                   .context = side,
+                                   .plan = plan_rank,
+                                   .ready = ready,
+                                   .observers = side->observers,
+                                   .keep_params = true};
+    return answer_train(&config, &side->answer);
 }
 
 static void free_side(struct side *side) {
-    team_answer_free(&side->answer);
+    answer_free(&side->answer);
     for (int r = side->job ? side->ranks - 1 : -1; r >= 0; r--) job_close(&side->job[r]);
     program_texts_free(&side->agreed);
     free(side->job);
@@ -195,7 +195,7 @@ static void print_json(const struct side *many, const struct side *one, const ch
 }
 
 static enum status compare(const struct side *many, const struct side *one) {
-    const char *what = team_difference(&many->answer, &one->answer);
+    const char *what = answer_difference(&many->answer, &one->answer);
     if (many->options->json)
         print_json(many, one, what);
     else if (what || !many->options->quiet)

@@ -4,6 +4,7 @@
  * buffers those are is said by program/resource.h. All waiting for other
  * ranks happens in exec_wait, so one process can drive many ranks, and a wait that lasts is
  * explained from one place. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -17,7 +18,7 @@ static const struct exec_observer *observer_of(const struct exec *exec) {
     static const struct exec_observer nobody = {0};
     bool trains = exec->list_name == LIST_START || exec->list_name == LIST_BODY ||
                   exec->list_name == LIST_DRAIN;
-    return trains ? &exec->observer : &nobody;
+    return trains ? &exec->state->observer : &nobody;
 }
 
 /* --- what is under way --- */
@@ -98,7 +99,8 @@ static enum status finish(struct exec *exec, struct posted *posted) {
     exec->under_way--;
     note_second(exec, instr, NULL);
     if (observer->posted)
-        observer->posted(observer->context, instr, posted->step, posted->begin_ns, posted->end_ns);
+        observer->posted(observer->context, instr, posted->step->number, posted->begin_ns,
+                         posted->end_ns);
     enum status status = handlers[instr->op].finish(exec, instr);
     exec->now_ns = clock_ns();
     return status;
@@ -147,13 +149,13 @@ static enum status run_or_post(struct exec *exec, const struct instr *instr) {
  * after an exchange is run several times. The clock is read once: where nothing was awaited, an
  * instruction begins as the one before it ended. Who times nodes wants to know the gap, too. */
 static enum status run_timed(struct exec *exec, const struct instr *instr) {
-    if (exec->observer.node) exec->now_ns = clock_ns();
-    int64_t begin = exec->now_ns, comm_before = exec->times.of[TIME_COMM];
+    if (exec->state->observer.node) exec->now_ns = clock_ns();
+    int64_t begin = exec->now_ns, comm_before = exec->step->times.of[TIME_COMM];
     if (exec->begin_ns == 0) exec->begin_ns = begin;
     enum status status = run_or_post(exec, instr);
     exec->now_ns = clock_ns();
-    int64_t spent = exec->now_ns - begin, comm = exec->times.of[TIME_COMM] - comm_before;
-    exec->times.of[instr_row(instr)->time] += spent - comm;
+    int64_t spent = exec->now_ns - begin, comm = exec->step->times.of[TIME_COMM] - comm_before;
+    exec->step->times.of[instr_row(instr)->time] += spent - comm;
     return status;
 }
 
@@ -166,9 +168,10 @@ static void begin_next(struct exec *exec) {
 void exec_begin_list(struct exec *exec, const struct program *program, enum list_name name) {
     exec->list = program_list(program, exec->plan->config.rank, name);
     exec->list_name = name;
-    exec->list_step = exec->step;
+    exec->list_step = exec->step->number;
     exec->at = 0;
     exec->pass.instr = NULL; /* of a list that failed */
+    free(exec->broadcast.first_steps);
     exec->broadcast = (struct broadcast_run){0};
     exec->now_ns = clock_ns();
     begin_next(exec);
@@ -180,7 +183,7 @@ enum status exec_advance(struct exec *exec, bool *ended) {
     if (*ended) return STATUS_OK;
     const struct instr *instr = &exec->list->items[exec->at];
     if (!exec->begun && observer->starting)
-        observer->starting(observer->context, instr, exec->step, exec->now_ns);
+        observer->starting(observer->context, instr, exec->step->number, exec->now_ns);
     exec->begun = true;
     exec->awaiting = NULL;
     exec->awaited = instr;
@@ -189,7 +192,7 @@ enum status exec_advance(struct exec *exec, bool *ended) {
     if (!exec->awaiting) TRY(run_timed(exec, instr));
     if (exec->awaiting) return STATUS_OK;
     if (observer->instr)
-        observer->instr(observer->context, instr, exec->step, exec->begin_ns, exec->now_ns);
+        observer->instr(observer->context, instr, exec->step->number, exec->begin_ns, exec->now_ns);
     exec->at++;
     begin_next(exec);
     return STATUS_OK;
@@ -198,11 +201,11 @@ enum status exec_advance(struct exec *exec, bool *ended) {
 /* Of a message: the wait before it began to move is for its sender, or for a credit. */
 static void note_wait(struct exec *exec, int64_t begin, int64_t end) {
     const struct posted *at = exec->awaited_at;
-    exec->times.of[TIME_COMM] += end - begin;
+    exec->step->times.of[TIME_COMM] += end - begin;
     if (!at || instr_row(at->instr)->meets != MEETS_PEER) return;
     int64_t moving = at->start_ns < end ? at->start_ns : end;
-    exec->times.message_ns += end - begin;
-    if (moving > begin) exec->times.unsent_ns += moving - begin;
+    exec->step->times.message_ns += end - begin;
+    if (moving > begin) exec->step->times.unsent_ns += moving - begin;
 }
 
 enum status exec_wait(struct exec *exec) {

@@ -55,11 +55,11 @@ enum status exec_apply(struct exec *exec, int64_t samples, void *const *field, v
     CHECK(exec_apply_samples(exec, samples) == samples, "%lld samples", (long long)samples);
     TRY(exec_settle(exec));
     struct step_batch *batch = batch_of(exec, samples, field);
-    tally_begin(exec);
-    exec->batch = batch;
+    step_begin(exec->step);
+    exec->step->batch = batch;
     enum status status = run_round(exec, samples, output, here);
     if (status != STATUS_OK) restore_statistics(exec);
-    exec->batch = NULL;
+    exec->step->batch = NULL;
     free(batch);
     return status;
 }

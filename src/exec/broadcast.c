@@ -75,29 +75,27 @@ static enum status end_piece(struct exec *exec, struct comm_group *group) {
 }
 
 static enum status post_step(struct exec *exec, struct comm_group *group) {
-    exec->first_steps = MEM_ARRAY(int64_t, comm_group_count(group));
+    exec->broadcast.first_steps = MEM_ARRAY(int64_t, comm_group_count(group));
     exec->awaiting = &exec->request;
-    return comm_exchange_post(group, &exec->first_step, sizeof exec->first_step, exec->first_steps,
-                              &exec->request);
+    return comm_exchange_post(group, &exec->broadcast.first_step, sizeof exec->broadcast.first_step,
+                              exec->broadcast.first_steps, &exec->request);
 }
 
 static void end_step(struct exec *exec) {
-    exec->first_step = exec->first_steps[0];
-    free(exec->first_steps);
-    exec->first_steps = NULL;
+    exec->broadcast.first_step = exec->broadcast.first_steps[0];
+    free(exec->broadcast.first_steps);
+    exec->broadcast.first_steps = NULL;
 }
 
 /* Padding of gradients is zero and stays so: sums and norms run over it. */
 static enum status end_broadcast(struct exec *exec) {
     struct device *device = exec->plan->device;
-    bool clean = in_place(exec);
-    if (clean) exec->broadcast = (struct broadcast_run){0};
-    if (clean) return STATUS_OK;
+    exec->broadcast.active = false;
+    if (in_place(exec)) return STATUS_OK;
     const struct elements *staging = staging_of(exec);
     size_t each = dtype_bytes(staging->dtype);
     struct elements dirty =
         elements_part(staging, 0, (int64_t)((exec->broadcast.most + each - 1) / each));
-    exec->broadcast = (struct broadcast_run){0};
     return device->backend->array_fill(device, &dirty, 0, NULL);
 }
 
@@ -115,7 +113,7 @@ static enum status go_on(struct exec *exec, struct comm_group *group, bool *done
     }
     if (run->array < last) return post_piece(exec, group);
     run->piece = 0;
-    if (!run->statistics && !exec->first_steps) return post_step(exec, group);
+    if (!run->statistics && !exec->broadcast.first_steps) return post_step(exec, group);
     if (!run->statistics) end_step(exec);
     *done = true;
     return end_broadcast(exec);
@@ -129,10 +127,11 @@ enum status run_BCAST(struct exec *exec, const struct instr *instr) {
     bool done = false;
     if (!exec->broadcast.active) {
         begin(exec, false);
-        exec->first_step = exec->step;
+        exec->broadcast.first_step = exec->step->number;
     }
     TRY(go_on(exec, exec->group[instr->group], &done));
-    if (done && exec->first_step != exec->step) exec_seek(exec, exec->first_step);
+    int64_t step = exec->broadcast.first_step;
+    if (done && step != exec->step->number) exec_seek(exec, step);
     return STATUS_OK;
 }
 

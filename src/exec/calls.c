@@ -15,7 +15,7 @@
 _Static_assert(sizeof(struct call) <= PROGRAM_CALL_BYTES, "a call is larger than its message");
 
 static struct call call_of(const struct exec *exec, const struct instr *instr) {
-    return (struct call){.step = exec->step,
+    return (struct call){.step = exec->step->number,
                          .stage = instr->stage,
                          .micro = instr->micro,
                          .what = instr->flags & ~INSTR_CLIP};

@@ -34,13 +34,6 @@ struct checkpoint_config {
     const struct plan *plan; /* of a run without an executor that only looks; else NULL */
 };
 
-struct checkpoint_state {
-    int64_t step;       /* steps done */
-    int64_t best_step;  /* steps done at the best evaluation so far, -1 for none */
-    double best_score;  /* higher is better */
-    int64_t saved_step; /* of the newest checkpoint that this run saved or resumed from, or -1 */
-};
-
 /* Local. What a checkpoint of a run takes on disk, at least: the bytes of its tensors. */
 uint64_t checkpoint_bytes(const struct plan *plan);
 

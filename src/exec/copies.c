@@ -87,7 +87,7 @@ static enum status compare(struct exec *exec, struct comm_group *group) {
     return fail(STATUS_BUG,
                 "after step %lld: parameter %s, or another one that two stages share, is not the "
                 "same on their ranks\n  nothing is saved",
-                (long long)exec->step, name);
+                (long long)exec->step->number, name);
 }
 
 enum status exec_compare_copies(struct exec *exec) {

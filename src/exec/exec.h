@@ -1,6 +1,10 @@
 /* The executor: runs programs on a device. The training loop is this executor, also for one device.
  *
- * exec_new takes all memory the plan predicted; from then on steps allocate nothing. Each
+ * There are three lifetimes. What belongs to a run survives a new plan: struct train_state. What
+ * belongs to a plan is this executor: communicator, groups, channels, arrays, graphs with their
+ * memory, what is under way. What belongs to a step is struct step (step.h).
+ *
+ * exec_open takes all memory the plan predicted; from then on steps allocate nothing. Each
  * instruction has one handler (handlers.h); an observer sees each of them with its times, which is
  * all that tracing, metrics and progress know. */
 #ifndef EXEC_EXEC_H
@@ -8,28 +12,8 @@
 
 #include "comm/comm.h"
 #include "exec/store.h"
+#include "exec/train_state.h"
 #include "plan/plan.h"
-
-/* What is told to whoever watches, of training; evaluating and saving are each one thing, which
- * struct train_observer tells. Callbacks run on the executor's thread and must not block for
- * long. Steps are counted from 0, times are clock_ns(). */
-struct exec_observer {
-    void *context;
-    void (*starting)(void *context, const struct instr *instr, int64_t step, int64_t now_ns);
-    /* It has run, or (queue COMM) has been posted. */
-    void (*instr)(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
-                  int64_t end_ns);
-    /* A node of a pass of a step has run. */
-    void (*node)(void *context, const struct graph *graph, const struct node *node, int64_t ns);
-    /* What an instruction of the queue COMM posted was under way from the post to the moment at
-     * which any thread of this rank saw that it was done. Told when the executor awaits it. */
-    void (*posted)(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
-                   int64_t end_ns);
-    /* `waiter` (NULL: the end of the list) has waited for what `awaited` posted; for an exchange
-     * inside itself where both are the same. */
-    void (*waited)(void *context, const struct instr *waiter, const struct instr *awaited,
-                   int64_t step, int64_t begin_ns, int64_t end_ns);
-};
 
 /* Local. How often `waited` is called in one run of a body or a drain, at most. */
 int64_t exec_most_waits(const struct plan *plan, const struct instr_list *list);
@@ -98,12 +82,29 @@ struct exec_sink {
 
 struct exec;
 
-/* Collective over the ranks of `comm` (NULL: one rank, with a communicator of its own), not
- * blocking. Memory, initial parameters and loaders for a plan, which must outlive it, as must
- * `comm`; step 0 is next. The caller owns it. */
-enum status exec_new(const struct plan *plan, struct comm *comm,
-                     const struct exec_observer *observer, struct exec **out);
-void exec_free(struct exec **exec);
+/* How the ranks of a run meet. It survives a new plan, whose executor has another communicator. */
+struct exec_meeting {
+    void *context;
+    /* Collective over the ranks, blocking. Opens the communicator of a plan; NULL: there is one
+     * rank. */
+    enum status (*open)(void *context, const struct plan *plan, struct comm **out);
+};
+
+struct exec_config {
+    const struct plan *plan;   /* outlives the executor */
+    struct train_state *state; /* likewise */
+    struct exec_meeting meeting;
+    /* Local. What else must go well on this rank before memory is taken; NULL: nothing. */
+    enum status (*prepare)(void *context);
+    void *context;
+};
+
+/* Collective over the ranks, blocking. Communicator, memory, initial parameters and loaders for a
+ * plan, at the step where the training is. Ranks fail together. *out is set also after a failure,
+ * as far as it came: whom its communicator blames is asked before the caller closes it. */
+enum status exec_open(const struct exec_config *config, struct exec **out);
+/* Local. Accepts NULL, and clears it. */
+void exec_close(struct exec **exec);
 
 /* Collective, blocking. Runs the start list: every rank has replica 0's parameters, optimizer
  * state, buffers and step from then on. */
@@ -120,6 +121,7 @@ struct store *exec_store(struct exec *exec);
 /* Local. What reading the training data took; nothing where this rank reads none. */
 struct loader_spent exec_loading(const struct exec *exec);
 const struct plan *exec_plan(const struct exec *exec);
+struct train_state *exec_state(const struct exec *exec);
 
 /* Local. The next step to run; moving there after a checkpoint was loaded. Blocks for reads under
  * way. */
@@ -129,9 +131,7 @@ void exec_seek(struct exec *exec, int64_t step);
 /* Local. Whether a failure was this rank's alone: others do not know of it, and wait. */
 bool exec_failed_alone(const struct exec *exec);
 
-/* Local, alike on all ranks. The learning rate from the next step on, in place of the policy's; NaN
- * gives it back. What it is for the next step. */
-void exec_set_lr(struct exec *exec, double lr);
+/* Local. The learning rate of the next step. */
 double exec_lr(const struct exec *exec);
 
 /* Collective, blocking. Runs one step. STATUS_NUMERIC when a loss or gradient is not finite:

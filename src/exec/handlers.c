@@ -27,47 +27,54 @@ static bool evaluates(const struct exec *exec) {
 /* Waits for the samples of the step or round: for the loader's own threads, never for other ranks.
  */
 static enum status need_batch(struct exec *exec) {
-    if (exec->batch) return STATUS_OK;
-    TRY(loader_next(evaluates(exec) ? exec->eval : exec->train, &exec->batch));
-    CHECK(exec->batch, "the loader ended before step %lld", (long long)exec->step + 1);
-    CHECK(evaluates(exec) || exec->batch->step == exec->step,
-          "the loader is at step %lld, the run at %lld", (long long)exec->batch->step + 1,
-          (long long)exec->step + 1);
+    struct step *step = exec->step;
+    if (step->batch) return STATUS_OK;
+    TRY(loader_next(evaluates(exec) ? exec->eval : exec->train, &step->batch));
+    CHECK(step->batch, "the loader ended before step %lld", (long long)step->number + 1);
+    const struct train_position *next = &exec->state->next;
+    CHECK(evaluates(exec) ||
+              (step->batch->epoch == next->epoch &&
+               step->batch->step_in_epoch * exec->plan->config.batch == next->sample),
+          "the loader is at step %lld of epoch %lld, the run at sample %lld of epoch %lld",
+          (long long)step->batch->step_in_epoch, (long long)step->batch->epoch,
+          (long long)next->sample, (long long)next->epoch);
     return STATUS_OK;
 }
 
 enum status post_COUNT(struct exec *exec, const struct instr *instr, struct comm_request **out) {
     const struct runnable *main = &exec->runnable[0];
+    struct step *step = exec->step;
     TRY(need_batch(exec));
-    memset(exec->own_labels, 0, sizeof exec->own_labels);
+    memset(step->own_labels, 0, sizeof step->own_labels);
     for (int i = 0; i < main->plan->graph->loss_count; i++)
-        exec->own_labels[i] = exec->batch->own_label_count[main->label_field[i]];
-    return comm_exchange_post(exec->group[instr->group], exec->own_labels, sizeof exec->own_labels,
-                              exec->labels, out);
+        step->own_labels[i] = step->batch->own_label_count[main->label_field[i]];
+    return comm_exchange_post(exec->group[instr->group], step->own_labels, sizeof step->own_labels,
+                              step->labels, out);
 }
 
 enum status finish_COUNT(struct exec *exec, const struct instr *instr) {
+    struct step *step = exec_posted(exec, instr)->step;
     int losses = exec->runnable[0].plan->graph->loss_count,
         members = comm_group_count(exec->group[instr->group]);
     for (int i = 0; i < losses; i++) {
         int64_t labels = 0;
-        for (int m = 0; m < members; m++) labels += exec->labels[m][i];
-        exec->seed[i] = labels > 0 ? (float)(1.0 / (double)labels) : 0;
+        for (int m = 0; m < members; m++) labels += step->labels[m][i];
+        step->seed[i] = labels > 0 ? (float)(1.0 / (double)labels) : 0;
     }
     return STATUS_OK;
 }
 
 enum status run_LOAD(struct exec *exec, const struct instr *instr) {
     TRY(need_batch(exec));
-    const struct micro_batch *samples = &exec->batch->micro[instr->micro];
+    const struct micro_batch *samples = &exec->step->batch->micro[instr->micro];
     const struct micro_plan *micro = plan_micro(exec->plan, samples->samples, !evaluates(exec));
     struct slot *slot = slot_of(exec, instr);
-    *slot = (struct slot){NULL, instr->micro};
-    /* Of the last round fewer samples may be left than there are pipelines. */
+    *slot = (struct slot){.step = exec->step, .micro = instr->micro};
+    /* The last round may have fewer samples than pipelines. */
     if (evaluates(exec) && samples->samples == 0) return STATUS_OK;
     CHECK(micro, "no graph for %lld samples", (long long)samples->samples);
     slot->runnable = &exec->runnable[micro - exec->plan->micro];
-    bind_inputs(exec, slot->runnable, slot_index(exec, instr), samples);
+    bind_inputs(slot->step, slot->runnable, slot_index(exec, instr), samples);
     return STATUS_OK;
 }
 
@@ -85,10 +92,11 @@ static struct pass_run run_of(const struct exec *exec, const struct instr *instr
 }
 
 /* How many replicas of this rank have samples at the micro-batch's place in their steps. */
-static int sharers_of(const struct exec *exec, int micro) {
+static int sharers_of(const struct exec *exec, const struct slot *slot) {
+    const struct step_batch *batch = slot->step->batch;
     int each = exec->plan->config.micro_batches, count = 0;
-    for (int m = micro % each; m < exec->batch->micro_count; m += each)
-        count += exec->batch->micro[m].samples > 0;
+    for (int m = slot->micro % each; m < batch->micro_count; m += each)
+        count += batch->micro[m].samples > 0;
     return count;
 }
 
@@ -98,7 +106,7 @@ static enum status join_lockstep(struct exec *exec, const struct instr *instr,
                                  const struct pass_config *config, bool *last) {
     exec->lockstep[exec->lockstep_count++] =
         run_of(exec, instr, slot_of(exec, instr)->runnable, config);
-    *last = exec->lockstep_count == sharers_of(exec, instr->micro);
+    *last = exec->lockstep_count == sharers_of(exec, slot_of(exec, instr));
     return *last ? pass_run_lockstep(exec, exec->lockstep, exec->lockstep_count) : STATUS_OK;
 }
 
@@ -123,10 +131,11 @@ static enum status run_pass(struct exec *exec, const struct instr *instr, struct
 static enum status read_loss(struct exec *exec, const struct instr *instr) {
     if (!is_last_stage(exec, instr)) return STATUS_OK;
     const struct slot *slot = slot_of(exec, instr);
-    TRY(tally_add(slot->runnable, slot_index(exec, instr), &exec->batch->micro[instr->micro],
-                  &exec->tally, exec->loss));
+    struct step *step = slot->step;
+    TRY(tally_add(slot->runnable, slot_index(exec, instr), &step->batch->micro[slot->micro],
+                  &step->tally, step->loss));
     if (evaluates(exec)) return STATUS_OK; /* looked at when all rounds are done */
-    double loss = tally_loss(&exec->tally, slot->runnable->plan->graph->loss_count);
+    double loss = tally_loss(&step->tally, slot->runnable->plan->graph->loss_count);
     if (!is_alone(exec)) return STATUS_OK; /* all ranks look at it together, at NORM */
     return isfinite(loss) ? STATUS_OK : numeric_failure(exec, "the loss", loss);
 }
@@ -144,9 +153,9 @@ static enum status forward_lockstep(struct exec *exec, const struct instr *instr
 
 /* Its losses and gradients are 0: the buffers of gradients are so from the start. */
 static enum status delay_forward(struct exec *exec, const struct instr *instr) {
+    const struct slot *slot = slot_of(exec, instr);
     if (is_last_stage(exec, instr))
-        tally_samples(slot_of(exec, instr)->runnable, &exec->batch->micro[instr->micro],
-                      &exec->tally);
+        tally_samples(slot->runnable, &slot->step->batch->micro[slot->micro], &slot->step->tally);
     return delay(exec, instr);
 }
 
@@ -241,7 +250,7 @@ enum status run_OUTPUT(struct exec *exec, const struct instr *instr) {
     if (!exec->sink || !exec->sink->output || !slot->runnable) return STATUS_OK;
     const struct graph *graph = slot->runnable->plan->graph;
     const struct value *value = &graph->values[graph->output];
-    const struct micro_batch *samples = &exec->batch->micro[instr->micro];
+    const struct micro_batch *samples = &slot->step->batch->micro[slot->micro];
     CHECK(value->type.dtype == DTYPE_F32, "the output is %s", dtype_name(value->type.dtype));
     struct exec_output output = {.samples = samples->samples,
                                  .sample_id = samples->sample_id,
@@ -255,89 +264,92 @@ enum status run_OUTPUT(struct exec *exec, const struct instr *instr) {
 /* --- the end of a step --- */
 
 enum status post_REPORT(struct exec *exec, const struct instr *instr, struct comm_request **out) {
+    struct step *step = exec->step;
     bool reads = exec->list_name == LIST_BODY && exec->train;
     if (reads) TRY(need_batch(exec)); /* also of a rank without the loss */
-    int64_t busy_ns = clock_ns() - exec->step_begin_ns - exec->times.of[TIME_COMM];
-    exec->share = (struct step_share){.request = exec->asked,
+    int64_t busy_ns = clock_ns() - step->begin_ns - step->times.of[TIME_COMM];
+    step->share = (struct step_share){.request = step->asked,
                                       .busy_ms = (double)busy_ns * 1e-6,
-                                      .came_ms = (double)(busy_ns + exec->times.message_ns) * 1e-6};
-    tally_share(exec, &exec->share);
+                                      .came_ms = (double)(busy_ns + step->times.message_ns) * 1e-6};
+    tally_share(step, &step->share);
     if (exec->list_name == LIST_EVAL_END) {
-        exec->eval_share.step = exec->share;
-        memcpy(exec->eval_share.loss, exec->loss, sizeof exec->loss);
+        exec->eval_share.step = step->share;
+        memcpy(exec->eval_share.loss, step->loss, sizeof step->loss);
         return comm_exchange_post(exec->group[instr->group], &exec->eval_share,
                                   sizeof exec->eval_share, exec->eval_shares, out);
     }
-    return comm_exchange_post(exec->group[instr->group], &exec->share, sizeof exec->share,
-                              exec->shares, out);
+    return comm_exchange_post(exec->group[instr->group], &step->share, sizeof step->share,
+                              step->shares, out);
 }
 
 /* A stop or a save happens after the same step everywhere: all ranks know what any of them asks. */
-static void agree_on_requests(struct exec *exec, int members) {
-    exec->agreed = (struct exec_request){0};
+static void agree_on_requests(struct step *step, int members) {
+    step->agreed = (struct exec_request){0};
     for (int r = 0; r < members; r++) {
-        const struct exec_request *request = &exec->shares[r].request;
-        if (request->signal) exec->agreed.signal = request->signal;
-        exec->agreed.save |= request->save;
-        exec->agreed.time_up |= request->time_up;
+        const struct exec_request *request = &step->shares[r].request;
+        if (request->signal) step->agreed.signal = request->signal;
+        step->agreed.save |= request->save;
+        step->agreed.time_up |= request->time_up;
     }
 }
 
-static void sum_evaluation(struct exec *exec, int members) {
+static void sum_evaluation(const struct exec *exec, struct step *step, int members) {
     struct exact_sum loss[GRAPH_MAX_LOSSES] = {0};
     for (int r = 0; r < members; r++) {
-        exec->shares[r] = exec->eval_shares[r].step;
+        step->shares[r] = exec->eval_shares[r].step;
         for (int i = 0; i < GRAPH_MAX_LOSSES; i++)
             exact_merge(&loss[i], &exec->eval_shares[r].loss[i]);
     }
-    tally_sum(exec->shares, members, &exec->tally);
-    for (int i = 0; i < GRAPH_MAX_LOSSES; i++) exec->tally.loss[i] = exact_total(&loss[i]);
+    tally_sum(step->shares, members, &step->tally);
+    for (int i = 0; i < GRAPH_MAX_LOSSES; i++) step->tally.loss[i] = exact_total(&loss[i]);
 }
 
 enum status finish_REPORT(struct exec *exec, const struct instr *instr) {
+    struct step *step = exec_posted(exec, instr)->step;
     int members = comm_group_count(exec->group[instr->group]);
     bool evaluated = exec->list_name == LIST_EVAL_END;
     if (evaluated)
-        sum_evaluation(exec, members);
+        sum_evaluation(exec, step, members);
     else
-        tally_sum(exec->shares, members, &exec->tally);
-    agree_on_requests(exec, members);
+        tally_sum(step->shares, members, &step->tally);
+    agree_on_requests(step, members);
     if (evaluated) return STATUS_OK; /* looked at when all rounds are done */
-    double loss = tally_loss(&exec->tally, exec->plan->micro[0].graph->loss_count);
+    double loss = tally_loss(&step->tally, exec->plan->micro[0].graph->loss_count);
     return isfinite(loss) ? STATUS_OK : numeric_failure(exec, "the loss", loss);
 }
 
 /* Exact sums of doubles may be added in any order: the norm does not depend on who holds which
  * parameters. */
 enum status post_NORM(struct exec *exec, const struct instr *instr, struct comm_request **out) {
-    exec->squares = (struct exact_sum){0};
-    if (instr->grad != INSTR_ALL) TRY(store_squares(exec->store, instr->grad, &exec->squares));
-    exec->own_is_finite = isfinite(exact_total(&exec->squares));
-    exec->bad_gradient = exec->own_is_finite ? NULL : numeric_bad_gradient(exec, instr->grad);
+    struct step *step = exec->step;
+    step->squares = (struct exact_sum){0};
+    if (instr->grad != INSTR_ALL) TRY(store_squares(exec->store, instr->grad, &step->squares));
+    step->own_is_finite = isfinite(exact_total(&step->squares));
+    step->bad_gradient = step->own_is_finite ? NULL : numeric_bad_gradient(exec, instr->grad);
     *out = NULL;
     if (instr->group == INSTR_ALL) return STATUS_OK;
-    return comm_exchange_post(exec->group[instr->group], &exec->squares, sizeof exec->squares,
-                              exec->all_squares, out);
+    return comm_exchange_post(exec->group[instr->group], &step->squares, sizeof step->squares,
+                              step->all_squares, out);
 }
 
 /* Without clipping STEP may have run already, and the next step be under way: what was not known
  * then is told now. All members fail together, at the same instruction. */
 enum status finish_NORM(struct exec *exec, const struct instr *instr) {
-    int64_t step = exec_posted(exec, instr)->step;
+    struct step *step = exec_posted(exec, instr)->step;
     int members = instr->group == INSTR_ALL ? 0 : comm_group_count(exec->group[instr->group]);
-    bool updated = exec->updated_step == step;
-    if (members) exec->squares = (struct exact_sum){0};
-    for (int m = 0; m < members; m++) exact_merge(&exec->squares, &exec->all_squares[m]);
-    double squares = exact_total(&exec->squares);
-    exec->grad_norm = sqrt(squares);
-    if (!isfinite(squares) && (updated || step < exec->step)) /* a driver updates nothing */
+    if (members) step->squares = (struct exact_sum){0};
+    for (int m = 0; m < members; m++) exact_merge(&step->squares, &step->all_squares[m]);
+    double squares = exact_total(&step->squares);
+    step->grad_norm = sqrt(squares);
+    if (!isfinite(squares) && (step->updated || step != exec->step)) /* a driver updates nothing */
         return numeric_failure_of_norm(exec, step);
     if (!isfinite(squares)) {
         TRY(exec_await_losses(exec)); /* a loss that is not finite is told first */
-        return numeric_failure(exec, "the norm of the gradients", exec->grad_norm);
+        return numeric_failure(exec, "the norm of the gradients", step->grad_norm);
     }
-    exec->normed_step = step;
-    return updated && !exec->update_is_finite ? numeric_failure_of_update(exec, step) : STATUS_OK;
+    step->normed = true;
+    return step->updated && !step->update_is_finite ? numeric_failure_of_update(exec, step)
+                                                    : STATUS_OK;
 }
 
 enum status run_MEET(struct exec *exec, const struct instr *instr) {
@@ -357,19 +369,20 @@ static float clip_scale(double limit, double norm) {
  * nothing: then parameters stay as they are, and whoever looks for the cause finds them so. */
 enum status run_STEP(struct exec *exec, const struct instr *instr) {
     const struct run_config *config = &exec->plan->config;
+    struct step *step = exec->step;
     bool clips = instr->flags & INSTR_CLIP;
-    struct optim_step step = {.config = &config->optim,
-                              .step = exec->step,
-                              .lr = (float)exec_lr(exec),
-                              .gradient_scale =
-                                  clips ? clip_scale(config->clip, exec->grad_norm) : 1};
-    exec->updated_step = exec->step;
-    exec->update_is_finite = true;
-    if (!exec->own_is_finite) return STATUS_OK;
-    TRY(store_update(exec->store, &step, instr->grad, &exec->update_is_finite));
-    if (exec->update_is_finite || exec_is_under_way(exec, RESOURCE_NORM))
+    struct optim_step update = {.config = &config->optim,
+                                .step = step->number,
+                                .lr = (float)exec_lr(exec),
+                                .gradient_scale =
+                                    clips ? clip_scale(config->clip, step->grad_norm) : 1};
+    step->updated = true;
+    step->update_is_finite = true;
+    if (!step->own_is_finite) return STATUS_OK;
+    TRY(store_update(exec->store, &update, instr->grad, &step->update_is_finite));
+    if (step->update_is_finite || exec_is_under_way(exec, RESOURCE_NORM))
         return STATUS_OK; /* NORM will tell the cause */
-    return numeric_failure_of_update(exec, exec->step);
+    return numeric_failure_of_update(exec, step);
 }
 
 /* --- the table --- */

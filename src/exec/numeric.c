@@ -120,11 +120,12 @@ static void run_alone(struct exec *exec, struct runnable *runnable,
  * out of it. Where statistics are shared this rank's stand for all: the others may be done with
  * theirs. */
 static int search_micro(struct exec *exec, int micro, struct search *search) {
-    const struct micro_batch *samples = &exec->batch->micro[micro];
+    const struct step *step = exec->step;
+    const struct micro_batch *samples = &step->batch->micro[micro];
     if (samples->samples == 0) return -1;
     const struct micro_plan *plan = plan_micro(exec->plan, samples->samples, true);
     struct runnable *runnable = &exec->runnable[plan - exec->plan->micro];
-    bind_inputs(exec, runnable, 0, samples);
+    bind_inputs(step, runnable, 0, samples);
     search->node = -1;
     struct pass_config pass = {.pass = PASS_FORWARD,
                                .segment = INSTR_ALL,
@@ -158,7 +159,7 @@ static void blame(struct exec *exec, bool here) {
     int own = comm_rank(exec->comm), losses = exec->plan->micro[0].graph->loss_count;
     int whose = here ? own : COMM_ANOTHER;
     for (int r = 0; r < comm_size(exec->comm) && whose == COMM_ANOTHER; r++)
-        if (r != own && !isfinite(tally_loss(&exec->shares[r].tally, losses))) whose = r;
+        if (r != own && !isfinite(tally_loss(&exec->step->shares[r].tally, losses))) whose = r;
     comm_blame(exec->comm, whose);
 }
 
@@ -169,19 +170,20 @@ static const char hint[] = "  a lower --lr or --clip may help";
 static enum status failure_of_stages(struct exec *exec, const char *what, double value) {
     const struct run_config *config = &exec->plan->config;
     const char *param = numeric_bad_gradient(exec, 0);
-    blame(exec, !isfinite(tally_loss(&exec->share.tally, exec->plan->micro[0].graph->loss_count)));
+    blame(exec,
+          !isfinite(tally_loss(&exec->step->share.tally, exec->plan->micro[0].graph->loss_count)));
     return fail(STATUS_NUMERIC,
                 "step %lld: %s is %g: parameters of this rank are finite%s%s%s\n"
                 "  --resume with --strategy single --stages 1 -n 1 --deal %dx%d finds the first "
                 "tensor that is not\n%s",
-                (long long)exec->step + 1, what, value, param ? ", the gradient of " : "",
+                (long long)exec->step->number + 1, what, value, param ? ", the gradient of " : "",
                 param ? param : "", param ? " is not" : "", config->grid.replicas,
                 config->micro_batches, hint);
 }
 
 enum status numeric_failure(struct exec *exec, const char *what, double value) {
-    long long step = (long long)exec->step + 1; /* as progress and metrics count */
-    if (isnan(value)) value = NAN;              /* its sign means nothing, and printf shows it */
+    long long step = (long long)exec->step->number + 1; /* as progress and metrics count */
+    if (isnan(value)) value = NAN; /* its sign means nothing, and printf shows it */
     int bad;
     const char *param = bad_param(exec, &bad);
     if (param) {
@@ -189,7 +191,7 @@ enum status numeric_failure(struct exec *exec, const char *what, double value) {
         return fail(STATUS_NUMERIC,
                     "step %lld: %s is %g: parameter %s, read by %s, is not finite %s\n%s", step,
                     what, value, param, reader_of(exec->plan->micro[0].graph, bad),
-                    exec->step ? "since the update before" : "from the start", hint);
+                    exec->step->number ? "since the update before" : "from the start", hint);
     }
     const struct grid *grid = &exec->plan->config.grid;
     if (exec->plan->chunk_count < grid->stages * grid->chunks ||
@@ -203,7 +205,7 @@ enum status numeric_failure(struct exec *exec, const char *what, double value) {
                     "parameters are sliced\n  --zero-stage 2 shows it\n%s",
                     step, what, value, hint);
     }
-    for (int m = 0; exec->batch && m < exec->batch->micro_count; m++) {
+    for (int m = 0; exec->step->batch && m < exec->step->batch->micro_count; m++) {
         if (search_micro(exec, m, &search) < 0) continue;
         const struct node *node = &search.graph->nodes[search.node];
         blame(exec, true);
@@ -224,26 +226,26 @@ enum status numeric_failure(struct exec *exec, const char *what, double value) {
 
 /* The step's loss and gradients were finite. Ranks that hold the same parameters all see it, unless
  * they are no longer the same; of slices, who owns the one. So others may wait for this one. */
-enum status numeric_failure_of_update(struct exec *exec, int64_t step) {
+enum status numeric_failure_of_update(struct exec *exec, const struct step *step) {
     int bad;
     exec->failed_alone = true;
     blame(exec, true);
     const char *param = bad_param(exec, &bad);
-    return fail(STATUS_NUMERIC,
-                "step %lld: parameter %s, read by %s, is not finite after the update\n%s",
-                (long long)step + 1, param, reader_of(exec->plan->micro[0].graph, bad), hint);
+    return fail(
+        STATUS_NUMERIC, "step %lld: parameter %s, read by %s, is not finite after the update\n%s",
+        (long long)step->number + 1, param, reader_of(exec->plan->micro[0].graph, bad), hint);
 }
 
 /* The step's micro-batches are gone, and its gradients may be. */
-enum status numeric_failure_of_norm(struct exec *exec, int64_t step) {
-    const char *param = exec->bad_gradient;
-    blame(exec, !exec->own_is_finite);
+enum status numeric_failure_of_norm(struct exec *exec, const struct step *step) {
+    const char *param = step->bad_gradient;
+    blame(exec, !step->own_is_finite);
     return fail(
         STATUS_NUMERIC,
         "step %lld: the norm of the gradients is %g: %s%s%s\n"
         "  the update did not wait for it (--clip 0); nothing of it is saved. --resume with "
         "--clip 1e30 stops before the update\n%s",
-        (long long)step + 1, isnan(exec->grad_norm) ? NAN : exec->grad_norm,
+        (long long)step->number + 1, isnan(step->grad_norm) ? NAN : step->grad_norm,
         param ? "the gradient of " : "those of this rank are ", param ? param : "finite",
         param ? " is not finite" : "", hint);
 }
@@ -254,10 +256,10 @@ enum status numeric_failure_of_evaluation(struct exec *exec, double loss) {
     if (isnan(loss)) loss = NAN;
     const char *param = bad_param(exec, &bad);
     int losses = exec->plan->micro[0].graph->loss_count, own = comm_rank(exec->comm);
-    blame(exec, param || !isfinite(tally_loss(&exec->shares[own].tally, losses)));
+    blame(exec, param || !isfinite(tally_loss(&exec->step->shares[own].tally, losses)));
     char when[32] = "";
     bool forward = exec->plan->config.forward; /* what was trained elsewhere */
-    if (!forward) snprintf(when, sizeof when, "after step %lld: ", (long long)exec->step);
+    if (!forward) snprintf(when, sizeof when, "after step %lld: ", (long long)exec->step->number);
     return fail(STATUS_NUMERIC, "%sthe loss of the evaluation is %g%s%s%s%s%-s%s", when, loss,
                 param ? ": parameter " : "", param ? param : "", param ? ", read by " : "",
                 param ? reader_of(exec->plan->micro[0].graph, bad) : "", forward ? "" : "\n",

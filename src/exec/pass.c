@@ -35,7 +35,7 @@ static bool runs_forward(enum pass pass) {
 /* Whoever watches the nodes of a step is told what the kernel took. */
 static enum status run_kernel(struct exec *exec, const struct graph *graph, const struct node *node,
                               void **in, void **out) {
-    const struct exec_observer *observer = &exec->observer;
+    const struct exec_observer *observer = &exec->state->observer;
     if (!node->kernel) return STATUS_OK;
     if (!observer->node || exec->list_name != LIST_BODY)
         return kernel_run(node->kernel, in, out, exec->scratch, NULL);
@@ -270,11 +270,6 @@ enum status pass_run_lockstep(struct exec *exec, struct pass_run *runs, int coun
     return STATUS_OK;
 }
 
-void tally_begin(struct exec *exec) {
-    exec->tally = (struct tally){0};
-    memset(exec->loss, 0, sizeof exec->loss);
-}
-
 void tally_samples(const struct runnable *runnable, const struct micro_batch *samples,
                    struct tally *tally) {
     tally->samples += (double)samples->samples;
@@ -315,10 +310,10 @@ double tally_loss(const struct tally *tally, int losses) {
     return sum;
 }
 
-void tally_share(const struct exec *exec, struct step_share *out) {
-    out->tally = exec->tally;
+void tally_share(const struct step *step, struct step_share *out) {
+    out->tally = step->tally;
     for (int i = 0; i < GRAPH_MAX_LOSSES; i++) {
-        exact_split(&exec->loss[i], LOSS_PARTS, out->loss[i]);
+        exact_split(&step->loss[i], LOSS_PARTS, out->loss[i]);
         out->tally.loss[i] = out->loss[i][0];
     }
 }

@@ -7,6 +7,7 @@
 #include "program/resource.h"
 
 struct exec;
+struct step;
 
 /* An operation that an instruction posted, done later; the first instruction that touches its
  * buffers awaits it. */
@@ -14,7 +15,7 @@ struct posted {
     const struct instr *instr; /* NULL: nothing is under way */
     struct comm_request *request;
     struct posted *by; /* an operation on two buffers, which is kept at the other one */
-    int64_t step;      /* that posted it */
+    struct step *step; /* that posted it */
     /* By the communicator's hooks, so under its lock: which operation it is, and its times. */
     int group;
     uint64_t sequence;

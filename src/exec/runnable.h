@@ -1,9 +1,10 @@
-/* What micro-batches run on, and what is counted of them; private to src/exec. */
+/* What micro-batches run on; private to src/exec. */
 #ifndef EXEC_RUNNABLE_H
 #define EXEC_RUNNABLE_H
 
-#include "base/exact.h"
 #include "exec/exec.h"
+
+struct step;
 
 /* Where the bytes of an input come from. */
 enum input_source { INPUT_FIELD, INPUT_KEY, INPUT_SEED };
@@ -27,35 +28,9 @@ struct runnable {
 };
 
 struct slot {
-    struct runnable *runnable; /* of the micro-batch it holds */
+    struct step *step;         /* of the micro-batch it holds */
+    struct runnable *runnable; /* that this runs on; NULL: it has no samples */
     int micro;
 };
-
-/* Sums over the micro-batches of a step or an evaluation. */
-struct tally {
-    double loss[GRAPH_MAX_LOSSES], labels[GRAPH_MAX_LOSSES];
-    double right1, right5, ranked, samples;
-};
-
-/* Losses are summed exactly: the total does not depend on who ran which micro-batch, nor on their
- * order. A step's go to other ranks in parts, which are a tenth of the bytes and as exact: losses
- * of one step do not lie 2^150 apart. */
-enum { LOSS_PARTS = 4 };
-
-/* What ranks tell one another at the end of a step. */
-struct step_share {
-    struct tally tally;
-    double loss[GRAPH_MAX_LOSSES][LOSS_PARTS];
-    struct exec_request request;
-    double busy_ms; /* of this step, waiting for others left out */
-    double came_ms; /* likewise, the waiting for messages not left out */
-};
-
-/* ... and at the end of an evaluation, whose losses come from any number of batches. */
-struct eval_share {
-    struct step_share step;
-    struct exact_sum loss[GRAPH_MAX_LOSSES];
-};
-_Static_assert(sizeof(struct eval_share) <= COMM_EXCHANGE_BYTES, "an exchange takes so much");
 
 #endif

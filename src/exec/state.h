@@ -5,6 +5,7 @@
 #include "exec/exec.h"
 #include "exec/posted.h"
 #include "exec/runnable.h"
+#include "exec/step.h"
 
 /* What a pass runs: its nodes, and whether and where it makes gradients. The last two kinds are the
  * part of a rank without samples where others share statistics. */
@@ -47,6 +48,8 @@ struct broadcast_run {
     bool active, statistics, releasing;
     int array;
     size_t done, piece, most;
+    int64_t first_step;   /* of BCAST: the step that the first member is at */
+    int64_t *first_steps; /* of all members, while they are exchanged */
 };
 
 /* The message of CALL. */
@@ -57,8 +60,22 @@ struct call {
 
 struct exec {
     const struct plan *plan;
-    struct exec_observer observer;
-    const struct instr_list *list; /* being run */
+    struct train_state *state; /* of the run */
+    struct comm *comm;
+    struct comm_group *group[PROGRAM_MAX_GROUPS]; /* of the program; NULL: this rank is in none */
+    struct comm_channel **channel; /* per cut of the model and direction; NULL: not an end */
+    struct comm_channel **calls;   /* per position: from the driver; NULL: not an end */
+    struct store *store;
+    struct runnable runnable[PLAN_MAX_MICRO];
+    struct slot *slot;
+    char *arena; /* the slots' arenas one behind the other, then the one they share */
+    char *scratch;
+    struct loader *train, *eval;
+
+    struct step ring[STEP_RING], *step; /* `step`: under way, or the next one */
+
+    /* The list being run. */
+    const struct instr_list *list;
     enum list_name list_name;
     int64_t list_step;               /* the step that was next when it began */
     int at;                          /* its next instruction */
@@ -68,65 +85,38 @@ struct exec {
     struct comm_request **awaiting;  /* what it waits for; NULL: it can go on */
     const struct instr *awaited;     /* who posted that */
     const struct posted *awaited_at; /* where it is kept; NULL: in `request` */
-    struct resource_map map;         /* numbers the buffers of this rank */
-    struct posted *posted;           /* per buffer */
-    int under_way;                   /* how many operations there are in all */
-    struct posted *posting;          /* being posted now; NULL: none */
+    struct comm_request *request;    /* of a pass, a broadcast or a save under way */
+    bool met;                        /* at MEET, CALL or SERVE, and waits for the others */
     struct pass_run pass;
+    struct pass_run *lockstep; /* per replica, where one device shares their statistics */
+    int lockstep_count;        /* those that have come to the pass under way */
     struct broadcast_run broadcast;
-    struct saving *saving;                        /* NULL: no checkpoint is being saved */
-    struct comm_request *request;                 /* of a pass, a broadcast or a save under way */
-    struct comm_group *group[PROGRAM_MAX_GROUPS]; /* of the program; NULL: this rank is in none */
-    struct store *store;
-    struct runnable runnable[PLAN_MAX_MICRO];
-    struct slot *slot;
-    char *arena; /* the slots' arenas one behind the other, then the one they share */
-    char *scratch;
-    struct loader *train, *eval;
-    const struct exec_sink *sink;   /* of OUTPUT; NULL: nobody asked */
-    float *scores;                  /* plain, where they lie otherwise; else NULL */
-    const struct step_batch *batch; /* of the step under way, NULL between steps */
-    int64_t step;
-    double lr_asked; /* NaN: the policy's */
-    float seed[GRAPH_MAX_LOSSES];
-    struct tally tally;
-    struct exact_sum loss[GRAPH_MAX_LOSSES]; /* of the tally */
-    struct exact_sum squares, *all_squares;  /* of this rank's gradients; of the group of NORM */
-    bool met;                                /* at MEET, CALL or SERVE, and waits for the others */
-    struct comm_channel **channel; /* per cut of the model and direction; NULL: not an end */
-    struct comm_piece *pieces;     /* room for the tensors of one message */
-    struct comm_channel **calls;   /* per position: from the driver; NULL: not an end */
-    struct call call;              /* being sent */
-    uint64_t call_number;          /* of the message awaited */
-    double grad_norm;              /* the last one that is known, and whose it is: */
-    int64_t normed_step;           /* -1: none */
-    int64_t updated_step;          /* the last one whose STEP has run; -1: none */
-    bool update_is_finite;         /* of that one */
-    bool failed_alone;             /* as exec_failed_alone */
-    /* At the last NORM, of this rank's part: whether it is finite; a gradient that is not, or NULL.
-     */
-    bool own_is_finite;
-    const char *bad_gradient;
-    struct exec_times times;
-    struct comm *comm;
-    bool owns_comm;
-    struct pass_run *lockstep;         /* per replica, where one device shares their statistics */
-    int lockstep_count;                /* those that have come to the pass under way */
-    enum status comm_status;           /* first failure of moving operations on between nodes */
-    struct exec_request asked, agreed; /* by this rank; by any rank */
-    struct step_share share, *shares;  /* this rank's; of all ranks, at the last step */
-    struct eval_share eval_share, *eval_shares; /* the same of the last evaluation */
-    int64_t own_labels[GRAPH_MAX_LOSSES],
-        (*labels)[GRAPH_MAX_LOSSES]; /* this rank's; of all ranks */
-    double *rank_loss, *rank_ms;     /* per rank, for who watches */
-    int64_t step_begin_ns;
-    int64_t first_step;   /* of the first member, in BCAST */
-    int64_t *first_steps; /* of all members, while they are exchanged */
-    char *own_statistics; /* while another rank's stand in for them; NULL: they do not */
+    struct comm_piece *pieces; /* room for the tensors of one message */
+    struct call call;          /* being sent */
+    uint64_t call_number;      /* of the message awaited */
+
+    /* What is under way beside it. */
+    struct resource_map map; /* numbers the buffers of this rank */
+    struct posted *posted;   /* per buffer */
+    int under_way;           /* how many operations there are in all */
+    struct posted *posting;  /* being posted now; NULL: none */
+    enum status comm_status; /* first failure of moving operations on between nodes */
+    bool failed_alone;       /* as exec_failed_alone */
+
+    /* Of evaluations and checkpoints, between steps. */
+    const struct exec_sink *sink;               /* of OUTPUT; NULL: nobody asked */
+    float *scores;                              /* plain, where they lie otherwise; else NULL */
+    struct eval_share eval_share, *eval_shares; /* this rank's; of all ranks */
+    char *own_statistics;  /* while another rank's stand in for them; NULL: they do not */
+    struct saving *saving; /* NULL: no checkpoint is being saved */
 };
 
-/* Local. Points the inputs of a micro_plan at the samples of a micro-batch. */
-void bind_inputs(struct exec *exec, struct runnable *runnable, int slot,
+/* Local. Moves a new executor to where the training is. STATUS_USAGE where none of its steps begins
+ * there. */
+enum status exec_find_place(struct exec *exec);
+
+/* Local. Points the inputs of a micro_plan at the samples of a micro-batch of a step. */
+void bind_inputs(const struct step *step, struct runnable *runnable, int slot,
                  const struct micro_batch *samples);
 
 /* Local. Points a pass at its first node; runs it up to its end or to the next exchange, which it
@@ -174,11 +164,11 @@ enum status restore_statistics(struct exec *exec);
  * STATUS_NUMERIC. */
 enum status numeric_failure(struct exec *exec, const char *what, double value);
 /* Local. The same of the norm of a step whose STEP has run. */
-enum status numeric_failure_of_norm(struct exec *exec, int64_t step);
+enum status numeric_failure_of_norm(struct exec *exec, const struct step *step);
 /* Local. The first parameter whose gradient, of a buffer that STEP reads, is not finite here. */
 const char *numeric_bad_gradient(const struct exec *exec, int grad);
 /* Local. The same of an evaluation, and of a parameter after the step's update. */
 enum status numeric_failure_of_evaluation(struct exec *exec, double loss);
-enum status numeric_failure_of_update(struct exec *exec, int64_t step);
+enum status numeric_failure_of_update(struct exec *exec, const struct step *step);
 
 #endif

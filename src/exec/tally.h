@@ -4,8 +4,6 @@
 
 #include "exec/state.h"
 
-/* Local. Nothing is counted yet. */
-void tally_begin(struct exec *exec);
 /* Local. Adds the counts of a micro-batch's samples; and, blocking, the losses and counts of the
  * forward pass in a slot, from the device: losses to the tally as they come, and exactly to
  * `exact`. */
@@ -15,7 +13,7 @@ enum status tally_add(const struct runnable *runnable, int slot, const struct mi
                       struct tally *tally, struct exact_sum *exact);
 double tally_loss(const struct tally *tally, int losses);
 /* Local. What this rank tells of its tally. */
-void tally_share(const struct exec *exec, struct step_share *out);
+void tally_share(const struct step *step, struct step_share *out);
 /* Local. The tallies of all ranks. All but losses are whole numbers, which add up to the same in
  * any order; losses are added exactly. */
 void tally_sum(const struct step_share *shares, int ranks, struct tally *sum);

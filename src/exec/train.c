@@ -12,7 +12,7 @@ struct run {
     struct exec *exec;
     const struct train_config *config;
     const struct train_observer *observer;
-    struct checkpoint_state state;
+    struct checkpoint_state *done; /* of the training's state, which the executor moves on */
     struct train_result result;
     int64_t total;
     struct exec_request agreed; /* what the ranks asked for at the last step */
@@ -25,7 +25,7 @@ struct run {
  * step later, and it may turn out that nothing of it can be used. */
 static void tell_norm(struct run *run) {
     double norm;
-    if (run->normed == run->state.step || !exec_norm(run->exec, run->normed, &norm)) return;
+    if (run->normed == run->done->step || !exec_norm(run->exec, run->normed, &norm)) return;
     run->observer->norm(run->observer->context, run->normed++, norm);
     run->result.steps = run->normed;
 }
@@ -40,17 +40,17 @@ static enum status settle(struct run *run) {
 static enum status save_together(struct run *run) {
     enum status ready = STATUS_OK;
     TRY(settle(run));
-    run->observer->starting(run->observer->context, "SAVE", run->state.step);
+    run->observer->starting(run->observer->context, "SAVE", run->done->step);
     TRY(exec_compare_copies(run->exec));
     if (comm_rank(exec_comm(run->exec)) == 0)
-        ready = run->observer->saving(run->observer->context, run->state.step);
-    return checkpoint_save(&run->config->checkpoint, run->exec, &run->state, ready);
+        ready = run->observer->saving(run->observer->context, run->done->step);
+    return checkpoint_save(&run->config->checkpoint, run->exec, run->done, ready);
 }
 
 static enum status save(struct run *run) {
-    if (run->state.saved_step == run->state.step) return STATUS_OK;
+    if (run->done->saved_step == run->done->step) return STATUS_OK;
     TRY(save_together(run));
-    run->state.saved_step = run->state.step;
+    run->done->saved_step = run->done->step;
     return STATUS_OK;
 }
 
@@ -61,15 +61,15 @@ static double score_of(const struct eval_result *eval) {
 
 static enum status evaluate(struct run *run, bool *best) {
     TRY(settle(run));
-    run->observer->starting(run->observer->context, "EVAL", run->state.step);
+    run->observer->starting(run->observer->context, "EVAL", run->done->step);
     TRY(exec_evaluate(run->exec, &run->result.eval));
     run->result.evaluated = true;
-    run->observer->evaluated(run->observer->context, run->state.step, &run->result.eval);
+    run->observer->evaluated(run->observer->context, run->done->step, &run->result.eval);
     double score = score_of(&run->result.eval);
-    *best = run->state.best_step < 0 || score > run->state.best_score;
+    *best = run->done->best_step < 0 || score > run->done->best_score;
     if (!*best) return STATUS_OK;
-    run->state.best_step = run->state.step;
-    run->state.best_score = score;
+    run->done->best_step = run->done->step;
+    run->done->best_score = score;
     return STATUS_OK;
 }
 
@@ -79,14 +79,14 @@ static bool due(int64_t step, int64_t every) {
 
 static enum status after_step(struct run *run) {
     const struct train_config *config = run->config;
-    bool end = run->state.step == run->total, best = false;
-    if (due(run->state.step, config->eval_every) || (end && config->eval_at_end))
+    bool end = run->done->step == run->total, best = false;
+    if (due(run->done->step, config->eval_every) || (end && config->eval_at_end))
         TRY(evaluate(run, &best));
     bool asked = run->agreed.save;
     if (asked && comm_rank(exec_comm(run->exec)) == 0)
-        log_note("saving after step %lld, as asked", (long long)run->state.step);
+        log_note("saving after step %lld, as asked", (long long)run->done->step);
     bool saving =
-        config->save_every > 0 && (due(run->state.step, config->save_every) || best || end);
+        config->save_every > 0 && (due(run->done->step, config->save_every) || best || end);
     return saving || asked ? save(run) : STATUS_OK;
 }
 
@@ -122,7 +122,7 @@ static bool range_is_over(struct run *run, const struct step_result *step) {
     if (comm_rank(exec_comm(run->exec)) == 0)
         log_note("range test: over at step %lld: at a learning rate of %.2g the loss is %.4g, from "
                  "%.4g at its lowest",
-                 (long long)run->state.step, step->lr, step->loss, run->lowest_loss);
+                 (long long)run->done->step, step->lr, step->loss, run->lowest_loss);
     return true;
 }
 
@@ -133,14 +133,13 @@ static enum status one_step(struct run *run) {
     enum status status = exec_step(run->exec, &step);
     tell_norm(run); /* of the step before */
     TRY(status);
-    run->state.step++;
     run->agreed = step.request;
     run->result.signal = step.request.signal;
     run->observer->step(run->observer->context, &step);
     tell_norm(run);
     bool over = range_is_over(run, &step);
-    if (over) run->total = run->state.step;
-    bool last = run->state.step == run->total || cause_to_stop(run) != STOP_END;
+    if (over) run->total = run->done->step;
+    bool last = run->done->step == run->total || cause_to_stop(run) != STOP_END;
     if (last) TRY(settle(run));
     if (last) TRY(exec_drain(run->exec));
     if (over) return STATUS_OK; /* what has come apart is neither tested nor kept */
@@ -148,41 +147,35 @@ static enum status one_step(struct run *run) {
 }
 
 static enum status steps(struct run *run) {
-    while (run->state.step < run->total && run->result.cause == STOP_END) {
+    while (run->done->step < run->total && run->result.cause == STOP_END) {
         TRY(one_step(run));
         run->result.cause = cause_to_stop(run);
     }
-    if (run->state.step == run->total) run->result.cause = STOP_END;
+    if (run->done->step == run->total) run->result.cause = STOP_END;
     return run->result.cause == STOP_END ? STATUS_OK : save(run);
 }
 
-struct checkpoint_state train_fresh(void) {
-    return (struct checkpoint_state){.best_step = -1, .saved_step = -1};
-}
-
-enum status train_resume(struct exec *exec, const struct checkpoint_config *config,
-                         struct checkpoint_state *state) {
-    bool found;
-    *state = train_fresh();
-    return checkpoint_resume(config, exec, state, &found);
+struct train_state train_fresh(void) {
+    return (struct train_state){.done = {.best_step = -1, .saved_step = -1}, .lr = NAN};
 }
 
 enum status train_all(struct exec *exec, const struct train_config *config,
-                      const struct checkpoint_state *state, const struct train_observer *observer,
-                      struct train_result *out) {
+                      const struct train_observer *observer, struct train_result *out) {
+    struct train_state *state = exec_state(exec);
+    int64_t first = state->done.step, total = exec_plan(exec)->config.steps;
     struct run run = {.exec = exec,
                       .config = config,
                       .observer = observer,
-                      .state = *state,
-                      .normed = state->step,
+                      .done = &state->done,
+                      .result = {.first_step = first, .steps = first},
+                      .normed = first,
                       .first_loss = NAN,
-                      .total = exec_plan(exec)->config.steps};
-    run.result.first_step = run.result.steps = state->step;
-    bool best, finished = state->step >= run.total;
+                      .total = total};
+    bool best, finished = first >= total;
     enum status status = finished && config->eval_at_end ? evaluate(&run, &best) : STATUS_OK;
     if (status == STATUS_OK && !finished) status = steps(&run);
     run.result.begun = true;
-    run.result.saved = run.state.saved_step >= 0;
+    run.result.saved = state->done.saved_step >= 0;
     *out = run.result;
     if (status == STATUS_OK && run.result.cause != STOP_END) return STATUS_STOPPED;
     return status;

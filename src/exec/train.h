@@ -35,17 +35,9 @@ struct train_result {
     int signal; /* of STOP_SIGNAL */
 };
 
-/* Local. The state of a run that has not begun. */
-struct checkpoint_state train_fresh(void);
-/* Collective, blocking. Resumes from the newest whole checkpoint; where there is none the
- * state is fresh, at step 0. */
-enum status train_resume(struct exec *exec, const struct checkpoint_config *config,
-                         struct checkpoint_state *state);
-
-/* Collective, blocking. Trains from `state` to the end of the plan. A stop on request saves first
- * and is STATUS_STOPPED. `out` is filled in either case. */
+/* Collective, blocking. Trains from where the executor is to the end of its plan. A stop on request
+ * saves first and is STATUS_STOPPED. `out` is filled in either case. */
 enum status train_all(struct exec *exec, const struct train_config *config,
-                      const struct checkpoint_state *state, const struct train_observer *observer,
-                      struct train_result *out);
+                      const struct train_observer *observer, struct train_result *out);
 
 #endif

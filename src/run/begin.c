@@ -1,63 +1,41 @@
 /* See begin.h.
  *
- * One rank runs here; ranks as threads are a crew, for which this thread waits; ranks as processes
- * are copies of this program that the launcher starts, each of which comes back here knowing its
- * rank. What a rank then does is a session. */
+ * One rank runs on this thread; for ranks that are threads this one waits; ranks as processes are
+ * copies of this program that the launcher starts, each of which comes back here knowing its rank.
+ * What a rank then does is a session. */
 #include "run/begin.h"
 
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/limit.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "exec/stop.h"
 #include "launch/local.h"
-#include "run/crew.h"
+#include "run/local_ranks.h"
 #include "run/outputs.h"
-#include "run/rank.h"
 #include "run/session.h"
 #include "run/start.h"
 
 /* That a run has open at a time, beside the standard streams. */
 enum { RUN_FILES = 6 };
 
-static enum status run_one(const struct options *options, const struct start *start) {
-    struct session session = {.begin_ns = clock_ns(), .use = start->use};
-    TRY(job_open(options, &start->info, &session.job));
-    struct comm_config config = {.rank = 0,
-                                 .size = 1,
-                                 .heap_bytes = plan_heap_bytes(session.job.plan),
-                                 .channel_bytes = plan_channel_bytes(session.job.plan)};
-    enum status status = start_open(start, &session.job, &session.folder, &session.lock);
-    if (status == STATUS_OK) status = comm_open("self", &config, &session.comm);
-    if (status == STATUS_OK) {
-        stop_install(!options->quiet && !start->use); /* not before: until then there is nothing to
-                                          save, and a signal just ends it */
-        status = session_run(&session);
-    }
-    session_free(&session);
-    comm_close(&session.comm);
-    job_close(&session.job);
-    lock_give_back(&session.lock);
-    free(session.folder);
-    return status;
-}
-
-static enum status session_task(struct crew_rank *rank, void *context) {
+static enum status run_task(struct local_rank *rank, void *context) {
     (void)context;
-    TRY(fault_read(rank->index, &rank->session->watch.fault));
+    if (rank->ranks->count > 1) TRY(fault_read(rank->index, &rank->session->watch.fault));
     return session_run(rank->session);
 }
 
-static enum status run_threads(const struct options *options, const struct start *start) {
-    struct crew *crew;
-    TRY(crew_open(options, start, &crew));
-    stop_install(!options->quiet && !start->use);
-    enum status status = crew_do(crew, session_task, NULL);
-    crew_close(&crew);
+static enum status run_here(const struct options *options, const struct start *start) {
+    struct local_ranks *ranks;
+    TRY(local_ranks_open(options, start, start->kind == START_THREADS, &ranks));
+    /* Not before: until there is something to save, and while ranks wait for one another, a signal
+     * just ends them. Of ranks of our launcher, the launcher acknowledges it. */
+    stop_install(start_keeps_run(start) && !options->quiet && !start->use);
+    enum status status = local_ranks_do(ranks, run_task, NULL);
+    local_ranks_close(&ranks);
     return status;
 }
 
@@ -139,10 +117,10 @@ enum status begin(const struct options *options, const struct use *use) {
     if (start_keeps_run(&start)) TRY(outputs_check(options));
     /* Whoever read the answers has gone: a write that fails, and no rank that was lost. */
     if (use && start.kind == START_RANK) signal(SIGPIPE, SIG_IGN);
-    if (start.kind == START_RANK) return rank_run(options, &start);
     if (start.kind == START_LAUNCHER) return launch(options, &start);
-    if (start.kind == START_THREADS) return run_threads(options, &start);
-    say_unused(options);
-    TRY(limit_room("a run of one rank", RUN_FILES, 0, NULL));
-    return run_one(options, &start);
+    if (start.kind == START_ONE) {
+        say_unused(options);
+        TRY(limit_room("a run of one rank", RUN_FILES, 0, NULL));
+    }
+    return run_here(options, &start);
 }

@@ -20,7 +20,7 @@ struct running {
 };
 
 bool forward_is_first(const struct session *session) {
-    return comm_rank(session->comm) == 0;
+    return comm_rank(exec_comm(session->exec)) == 0;
 }
 
 int64_t forward_class(const float *scores, int64_t classes) {
@@ -49,14 +49,14 @@ static void tell(struct running *running, int64_t samples) {
 static enum status agree(struct running *running) {
     enum status own = running->status;
     if (own == STATUS_OK && stop_signal()) own = STATUS_STOPPED;
-    enum status status = comm_agree(comm_world(running->session->comm), own);
+    enum status status = comm_agree(comm_world(exec_comm(running->session->exec)), own);
     if (status == STATUS_STOPPED) session_stopped_by(stop_signal() ? stop_signal() : SIGTERM);
     return status;
 }
 
 static enum status go_on(void *context, int64_t samples) {
     struct running *running = context;
-    bool alone = comm_size(running->session->comm) == 1;
+    bool alone = comm_size(exec_comm(running->session->exec)) == 1;
     tell(running, samples);
     if (++running->rounds % ROUNDS_ALONE != 0 && !alone) return STATUS_OK;
     return agree(running);

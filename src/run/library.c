@@ -1,5 +1,5 @@
-/* The runs of the public library: include/stretto.h. Each call is a task for the crew (run/crew.h);
- * what can be refused without the ranks is refused before. */
+/* The runs of the public library: include/stretto.h. Each call is a task for the ranks
+ * (run/local_ranks.h); what can be refused without the ranks is refused before. */
 #include "stretto.h"
 
 #include <math.h>
@@ -50,8 +50,9 @@ bool library_enter(struct entry *entry, struct stretto_run *run, enum status *st
     run->in_call = true;
     *run->error = 0;
     pthread_mutex_unlock(&run->messages);
-    if (!run->crew || run->crew->status == STATUS_OK) return true;
-    *status = fail(run->crew->status, "the run has failed before: close it, and resume another");
+    if (!run->ranks || rank_threads_failed(run->ranks->threads) == STATUS_OK) return true;
+    *status = fail(rank_threads_failed(run->ranks->threads),
+                   "the run has failed before: close it, and resume another");
     return false;
 }
 
@@ -119,20 +120,11 @@ static enum status parse_options(struct stretto_run *run) {
     return status;
 }
 
-/* Memory, initial values or --weights, and the start list. */
-static enum status begin_task(struct crew_rank *rank, void *context) {
-    struct session *session = rank->session;
-    const struct options *options = &session->job.options;
-    struct comm_group *world = comm_world(session->comm);
-    struct exec_observer observer = watch_position_observer(&session->watch);
+static enum status begin_task(struct local_rank *rank, void *context) {
     (void)context;
-    enum status status = exec_new(session->job.plan, session->comm, &observer, &session->exec);
-    if (status == STATUS_OK && session_reads_model(session) &&
-        option_is_set(options, OPTION_weights))
-        status = checkpoint_load_weights(session->exec, options->weights);
-    TRY(comm_agree(world, status));
-    rank->saved = train_fresh();
-    return exec_start(session->exec);
+    rank->session->state.observer = watch_position_observer(&rank->session->watch);
+    TRY(session_open(rank->session, NULL));
+    return exec_start(rank->session->exec);
 }
 
 static enum status open_run(struct stretto_run *run) {
@@ -149,8 +141,8 @@ static enum status open_run(struct stretto_run *run) {
     run->start.info.forward_batch = run->config.forward_batch;
     run->start.info.forward = run->config.forward_only;
     run->start.info.loads = true; /* stretto_load */
-    TRY(crew_open(&run->options, &run->start, &run->crew));
-    return crew_do(run->crew, begin_task, NULL);
+    TRY(local_ranks_open(&run->options, &run->start, true, &run->ranks));
+    return local_ranks_do(run->ranks, begin_task, NULL);
 }
 
 static enum status check_version(int header) {
@@ -205,7 +197,7 @@ void stretto_close(struct stretto_run **pointer) {
     if (is_elsewhere(run)) return; /* its memory goes with the process */
     pthread_mutex_lock(&run->use);
     const struct log_sink *before = log_use(&run->sink);
-    crew_close(&run->crew);
+    local_ranks_close(&run->ranks);
     options_free(&run->options);
     free(run->saved_in);
     arena_free(&run->arena);
@@ -219,7 +211,7 @@ void stretto_close(struct stretto_run **pointer) {
 /* --- plan, steps, evaluation --- */
 
 const struct job *library_job(const struct stretto_run *run) {
-    return &run->crew->rank[0].session->job;
+    return &run->ranks->rank[0].session->job;
 }
 
 int stretto_plan(struct stretto_run *run, struct stretto_plan *out) {
@@ -232,7 +224,7 @@ int stretto_plan(struct stretto_run *run, struct stretto_plan *out) {
                                 .steps_per_epoch = plan->config.steps_per_epoch,
                                 .batch = plan->config.batch,
                                 .predicted_peak_bytes = (int64_t)job_most_bytes(library_job(run)),
-                                .ranks = run->crew->world,
+                                .ranks = run->ranks->world,
                                 .rank = run->start.info.rank};
     return library_leave(&entry, api_give(&full, sizeof full, out, "stretto_plan"));
 }
@@ -243,7 +235,7 @@ enum status library_trains(const struct stretto_run *run, const char *call) {
                 call);
 }
 
-static enum status step_task(struct crew_rank *rank, void *context) {
+static enum status step_task(struct local_rank *rank, void *context) {
     struct step_result result, *out = context;
     struct exec *exec = rank->session->exec;
     TRY(exec_step(exec, &result));
@@ -264,9 +256,9 @@ int stretto_step(struct stretto_run *run, struct stretto_step *out) {
     status = library_trains(run, "stretto_step");
     if (status == STATUS_OK) status = api_check(out, "stretto_step");
     if (status != STATUS_OK) return library_leave(&entry, status);
-    if (exec_next_step(run->crew->rank[0].session->exec) >= library_job(run)->plan->config.steps)
+    if (exec_next_step(run->ranks->rank[0].session->exec) >= library_job(run)->plan->config.steps)
         return library_leave(&entry, STATUS_OK), STRETTO_END;
-    status = crew_do(run->crew, step_task, &result);
+    status = local_ranks_do(run->ranks, step_task, &result);
     if (status != STATUS_OK) return library_leave(&entry, status);
     struct stretto_step full = {.step = result.step,
                                 .epoch = result.epoch,
@@ -278,8 +270,8 @@ int stretto_step(struct stretto_run *run, struct stretto_step *out) {
     return library_leave(&entry, api_give(&full, sizeof full, out, "stretto_step"));
 }
 
-static enum status lr_task(struct crew_rank *rank, void *context) {
-    exec_set_lr(rank->session->exec, *(double *)context);
+static enum status lr_task(struct local_rank *rank, void *context) {
+    rank->session->state.lr = *(double *)context;
     return STATUS_OK;
 }
 
@@ -289,13 +281,13 @@ int stretto_set_lr(struct stretto_run *run, double lr) {
     double asked = lr >= 0 ? lr : NAN;
     if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
     status = isinf(lr) ? fail(STATUS_USAGE, "a learning rate of %g", lr)
-                       : crew_try(run->crew, lr_task, &asked);
+                       : local_ranks_try(run->ranks, lr_task, &asked);
     return library_leave(&entry, status);
 }
 
-static enum status evaluate_task(struct crew_rank *rank, void *context) {
+static enum status evaluate_task(struct local_rank *rank, void *context) {
     struct eval_result result;
-    crew_says(rank, "EVAL");
+    local_ranks_say(rank, "EVAL");
     TRY(exec_settle(rank->session->exec));
     TRY(exec_evaluate(rank->session->exec, &result));
     if (rank->index == 0) *(struct eval_result *)context = result;
@@ -308,7 +300,7 @@ int stretto_evaluate(struct stretto_run *run, struct stretto_eval *out) {
     struct eval_result result;
     if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
     status = api_check(out, "stretto_eval");
-    if (status == STATUS_OK) status = crew_do(run->crew, evaluate_task, &result);
+    if (status == STATUS_OK) status = local_ranks_do(run->ranks, evaluate_task, &result);
     if (status != STATUS_OK) return library_leave(&entry, status);
     struct stretto_eval full = {
         .samples = result.samples, .loss = result.loss, .acc1 = result.acc1, .acc5 = result.acc5};
@@ -357,16 +349,16 @@ int64_t stretto_field_elements(struct stretto_run *run, const char *name) {
     return field < 0 ? -1 : shape_count(&data->field[field].shape);
 }
 
-static enum status forward_task(struct crew_rank *rank, void *context) {
+static enum status forward_task(struct local_rank *rank, void *context) {
     struct forward *forward = context;
     struct exec *exec = rank->session->exec;
     const struct graph *graph = rank->session->job.plan->micro[0].graph;
     const struct shape *shape = &graph->values[graph->output].type.shape;
     size_t bytes = (size_t)(forward->samples * shape_span(shape, 1, shape->rank)) * sizeof(float);
     bool here;
-    crew_says(rank, "FORWARD");
+    local_ranks_say(rank, "FORWARD");
     TRY(exec_apply(exec, forward->samples, forward->field, forward->output, &here));
-    return crew_share(rank, here, forward->output, bytes);
+    return local_ranks_share(rank, here, forward->output, bytes);
 }
 
 /* Kernels read tables by what stands in integer fields. */
@@ -453,7 +445,7 @@ static enum status check_forward(const struct stretto_run *run, int64_t samples,
 static enum status run_forward(struct stretto_run *run, int64_t samples, const void *const field[],
                                float *output) {
     const struct dataset *data = library_job(run)->dataset;
-    const struct exec *exec = run->crew->rank[0].session->exec;
+    const struct exec *exec = run->ranks->rank[0].session->exec;
     struct forward forward = {.samples = exec_apply_samples(exec, samples)};
     size_t each = (size_t)output_elements(run) * sizeof(float), at = 0, all = (size_t)samples;
     size_t room = (size_t)forward.samples;
@@ -468,7 +460,7 @@ static enum status run_forward(struct stretto_run *run, int64_t samples, const v
             if (field[f])
                 memcpy(forward.field[f], (const char *)field[f] + at * bytes, part * bytes);
         }
-        status = crew_do(run->crew, forward_task, &forward);
+        status = local_ranks_do(run->ranks, forward_task, &forward);
         if (status == STATUS_OK) memcpy((char *)output + at * each, forward.output, part * each);
     }
     for (int f = 0; f < data->field_count; f++) free(forward.field[f]);

@@ -6,7 +6,7 @@
 #include <sys/types.h>
 
 #include "base/log.h"
-#include "run/crew.h"
+#include "run/local_ranks.h"
 #include "stretto.h"
 
 enum { LIBRARY_ERROR_BYTES = 4000 };
@@ -16,8 +16,8 @@ struct stretto_run {
     struct options options;
     struct arena arena; /* of the words that the options point to */
     struct start start;
-    struct crew *crew;
-    pid_t process;  /* the one that has the crew's threads: a child of fork has the memory alone */
+    struct local_ranks *ranks;
+    pid_t process;  /* the one that has the ranks' threads: a child of fork has the memory alone */
     char *saved_in; /* the folder of the last checkpoint; NULL: there is none */
     struct log_sink sink;
     pthread_mutex_t use;      /* one call at a time */

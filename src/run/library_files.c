@@ -76,7 +76,7 @@ int stretto_tensor_find(struct stretto_run *run, const char *name, struct strett
     return library_leave(&entry, status == STATUS_OK ? describe(&tensor, out) : status);
 }
 
-static bool is_first_replica(const struct crew_rank *rank) {
+static bool is_first_replica(const struct local_rank *rank) {
     const struct grid_cell *cell = &rank->session->job.plan->config.cell;
     return cell->role == GRID_STAGE && cell->first_replica == 0;
 }
@@ -89,7 +89,7 @@ static enum status keep_param(void *context, int param, const void *plain) {
 
 /* One rank of the first replica answers for it; where parameters are in slices, all put them
  * together. */
-static enum status get_task(struct crew_rank *rank, void *context) {
+static enum status get_task(struct local_rank *rank, void *context) {
     const struct tensor_ref *wanted = context;
     const struct store *store = exec_store(rank->session->exec);
     const struct store_layout *layout = store->layout;
@@ -109,10 +109,10 @@ static enum status get_task(struct crew_rank *rank, void *context) {
         enum array_kind kind = wanted->param ? ARRAY_PARAM : ARRAY_BUFFER;
         TRY(store_get(store, store_array(layout, kind, 0), wanted->item, wanted->values));
     }
-    return crew_share(rank, answers, wanted->values, wanted->bytes);
+    return local_ranks_share(rank, answers, wanted->values, wanted->bytes);
 }
 
-static enum status set_task(struct crew_rank *rank, void *context) {
+static enum status set_task(struct local_rank *rank, void *context) {
     const struct tensor_ref *given = context;
     struct store *store = exec_store(rank->session->exec);
     const struct store_layout *layout = store->layout;
@@ -139,7 +139,7 @@ int stretto_get(struct stretto_run *run, const char *name, void *values, size_t 
     struct tensor_ref tensor;
     if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
     status = find_sized(run, name, values, bytes, &tensor);
-    if (status == STATUS_OK) status = crew_do(run->crew, get_task, &tensor);
+    if (status == STATUS_OK) status = local_ranks_do(run->ranks, get_task, &tensor);
     return library_leave(&entry, status);
 }
 
@@ -160,15 +160,15 @@ int stretto_set(struct stretto_run *run, const char *name, const void *values, s
     if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
     status = find_sized(run, name, values, bytes, &tensor);
     if (status == STATUS_OK) status = check_finite(&tensor);
-    if (status == STATUS_OK) status = crew_do(run->crew, set_task, &tensor);
+    if (status == STATUS_OK) status = local_ranks_do(run->ranks, set_task, &tensor);
     return library_leave(&entry, status);
 }
 
 /* --- files --- */
 
-static enum status load_task(struct crew_rank *rank, void *context) {
+static enum status load_task(struct local_rank *rank, void *context) {
     struct exec *exec = rank->session->exec;
-    struct comm_group *world = comm_world(rank->session->comm);
+    struct comm_group *world = comm_world(exec_comm(rank->session->exec));
     TRY(comm_agree(world, exec_settle(exec)));
     enum status status =
         session_reads_model(rank->session) ? checkpoint_load_weights(exec, context) : STATUS_OK;
@@ -180,7 +180,7 @@ int stretto_load(struct stretto_run *run, const char *path) {
     struct entry entry;
     enum status status;
     if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
-    status = path ? crew_try(run->crew, load_task, (void *)(uintptr_t)path)
+    status = path ? local_ranks_try(run->ranks, load_task, (void *)(uintptr_t)path)
                   : fail(STATUS_USAGE, "no file was named");
     return library_leave(&entry, status);
 }
@@ -194,18 +194,18 @@ struct saving {
     int64_t next; /* tensor; -1: that was the last */
 };
 
-static enum status next_task(struct crew_rank *rank, void *context) {
+static enum status next_task(struct local_rank *rank, void *context) {
     struct saving *saving = context;
-    return crew_share(rank, comm_rank(rank->session->comm) == 0, &saving->next,
-                      sizeof saving->next);
+    return local_ranks_share(rank, comm_rank(exec_comm(rank->session->exec)) == 0, &saving->next,
+                             sizeof saving->next);
 }
 
 static enum status get_next(struct saving *saving, struct tensor_ref *out) {
-    TRY(crew_do(saving->run->crew, next_task, saving));
+    TRY(local_ranks_do(saving->run->ranks, next_task, saving));
     if (saving->next < 0) return STATUS_OK;
     CHECK(tensor_at(saving->run, (int)saving->next, out), "no tensor %d", (int)saving->next);
     out->values = saving->values;
-    return crew_do(saving->run->crew, get_task, out);
+    return local_ranks_do(saving->run->ranks, get_task, out);
 }
 
 static enum status write_next(void *context, size_t item, struct safetensors_sink *sink) {
@@ -216,8 +216,8 @@ static enum status write_next(void *context, size_t item, struct safetensors_sin
     return safetensors_emit(sink, tensor.values, tensor.bytes);
 }
 
-static enum status agree_task(struct crew_rank *rank, void *context) {
-    return comm_agree(comm_world(rank->session->comm), *(enum status *)context);
+static enum status agree_task(struct local_rank *rank, void *context) {
+    return comm_agree(comm_world(exec_comm(rank->session->exec)), *(enum status *)context);
 }
 
 static enum status write_file(struct saving *saving, const char *path,
@@ -229,12 +229,12 @@ static enum status write_file(struct saving *saving, const char *path,
     struct output output = {.kind = OUTPUT_TENSORS, .path = path, .label = "stretto_save"};
     if (writes) status = outputs_judge(&output, &run->options);
     if (writes && status == STATUS_OK) status = safetensors_write(path, content, NULL);
-    if (run->crew->status != STATUS_OK) return run->crew->status;
+    TRY(rank_threads_failed(run->ranks->threads));
     if (writes) saving->next = -1;
     do had = get_next(saving, &tensor);
     while (had == STATUS_OK && saving->next >= 0);
     TRY(had);
-    return crew_try(run->crew, agree_task, &status);
+    return local_ranks_try(run->ranks, agree_task, &status);
 }
 
 static enum status save(struct stretto_run *run, const char *path) {
@@ -289,7 +289,7 @@ static void keep_folder(struct stretto_run *run, const char *folder) {
     run->saved_in = kept;
 }
 
-static struct checkpoint_config checkpoint_of(struct crew_rank *rank,
+static struct checkpoint_config checkpoint_of(struct local_rank *rank,
                                               const struct checkpoint_call *call) {
     struct session *session = rank->session;
     if (session->fact_count == 0) session_facts(session);
@@ -316,19 +316,18 @@ static enum status make_folder(const char *folder) {
     return fail(STATUS_DATA, "%s: cannot be made: %s", folder, strerror(errno));
 }
 
-static enum status save_task(struct crew_rank *rank, void *context) {
+static enum status save_task(struct local_rank *rank, void *context) {
     const struct checkpoint_call *call = context;
     struct exec *exec = rank->session->exec;
-    struct comm *comm = rank->session->comm;
+    struct comm *comm = exec_comm(rank->session->exec);
     struct checkpoint_config config = checkpoint_of(rank, call);
     TRY(comm_agree(comm_world(comm), exec_settle(exec)));
     TRY(exec_compare_copies(exec));
     TRY(comm_agree(comm_world(comm), comm_rank(comm) == 0 ? make_folder(call->folder) : STATUS_OK));
-    rank->saved.step = exec_next_step(exec);
-    if (!call->again) rank->saved.saved_step = -1;
-    if (rank->saved.saved_step == rank->saved.step) return STATUS_OK;
-    TRY(checkpoint_save(&config, exec, &rank->saved, STATUS_OK));
-    rank->saved.saved_step = rank->saved.step;
+    if (!call->again) rank->session->state.done.saved_step = -1;
+    if (rank->session->state.done.saved_step == rank->session->state.done.step) return STATUS_OK;
+    TRY(checkpoint_save(&config, exec, &rank->session->state.done, STATUS_OK));
+    rank->session->state.done.saved_step = rank->session->state.done.step;
     return STATUS_OK;
 }
 
@@ -339,19 +338,19 @@ int stretto_checkpoint(struct stretto_run *run, const char *folder) {
     struct checkpoint_call call = call_of(run, folder);
     status = library_trains(run, "stretto_checkpoint");
     if (status == STATUS_OK)
-        status = folder ? crew_try(run->crew, save_task, &call)
+        status = folder ? local_ranks_try(run->ranks, save_task, &call)
                         : fail(STATUS_USAGE, "no folder was named");
     if (status == STATUS_OK) keep_folder(run, folder);
     return library_leave(&entry, status);
 }
 
-static enum status resume_task(struct crew_rank *rank, void *context) {
+static enum status resume_task(struct local_rank *rank, void *context) {
     struct checkpoint_call *call = context;
     struct exec *exec = rank->session->exec;
     struct checkpoint_config config = checkpoint_of(rank, call);
     bool found = false;
-    TRY(comm_agree(comm_world(rank->session->comm), exec_settle(exec)));
-    TRY(checkpoint_resume(&config, exec, &rank->saved, &found));
+    TRY(comm_agree(comm_world(exec_comm(rank->session->exec)), exec_settle(exec)));
+    TRY(checkpoint_resume(&config, exec, &rank->session->state.done, &found));
     if (rank->index == 0) call->found = found;
     return found ? exec_start(exec) : STATUS_OK;
 }
@@ -363,7 +362,7 @@ int stretto_resume(struct stretto_run *run, const char *folder) {
     struct checkpoint_call call = call_of(run, folder);
     status = library_trains(run, "stretto_resume");
     if (status == STATUS_OK)
-        status = folder ? crew_try(run->crew, resume_task, &call)
+        status = folder ? local_ranks_try(run->ranks, resume_task, &call)
                         : fail(STATUS_USAGE, "no folder was named");
     if (status == STATUS_OK && call.found) keep_folder(run, folder);
     int code = library_leave(&entry, status);

@@ -152,9 +152,7 @@ static bool awaits_programs(const struct rank *rank) {
     return rank->identity->rank != 0 && plan_is_auto(&rank->session.job.plan->config);
 }
 
-/* Our launcher has judged whether its ranks fit, but where rank 0 is of another launcher and chose
- * other programs. */
-static bool is_judged(const struct rank *rank) {
+bool rank_is_judged(const struct rank *rank) {
     bool launched = rank->identity->source == LAUNCH_LAUNCHER;
     return launched && !(rank->replanned && rank->identity->nodes > 1);
 }
@@ -163,7 +161,7 @@ static bool is_judged(const struct rank *rank) {
  * meet. */
 static enum status check_alone(struct rank *rank) {
     struct job *job = &rank->session.job;
-    if (is_judged(rank)) return STATUS_OK;
+    if (rank_is_judged(rank)) return STATUS_OK;
     plan_use_comm(job->plan, resolve_comm(rank->options, false));
     return job_check_alone(job);
 }
@@ -207,135 +205,6 @@ static enum status agree_programs(struct rank *rank, const struct rank_info *inf
     return status;
 }
 
-/* --- which ranks are on this machine --- */
-
-static bool has_own_limit(const struct rank *rank) {
-    return option_is_set(rank->options, OPTION_memory_limit_bytes);
-}
-
-static enum status share_neighbours(struct rank *rank, struct judge_row *all) {
-    struct judge_row own = judge_row_of(&rank->session.job, rank->identity->machine,
-                                        has_own_limit(rank) || is_judged(rank));
-    int world = rank->identity->world;
-    struct bytes *values = MEM_ARRAY(struct bytes, world), mine = {(void *)&own, sizeof own};
-    enum status status =
-        comm_share(&rank->link, "machine", rank->identity->rank, world, &mine, values);
-    for (int r = 0; r < world && status == STATUS_OK; r++) {
-        CHECK(values[r].count == sizeof all[r], "rank %d told %zu bytes of itself", r,
-              values[r].count);
-        memcpy(&all[r], values[r].data, sizeof all[r]);
-    }
-    comm_share_free(values, world);
-    free(values);
-    return status;
-}
-
-/* Ranks started by hand learn only now how many share their host, after the plan was made for a
- * number of threads. One of a host speaks for all; our launcher has spoken already. */
-static void warn_crowded(const struct rank *rank) {
-    const struct job *job = &rank->session.job;
-    struct cores_share share = job->cores;
-    int threads = job->plan->config.threads;
-    char text[CORES_CROWDED_BYTES], each[TEXT_BYTES], cores[TEXT_BYTES];
-    bool unseen = rank->here > share.ranks && !option_is_set(rank->options, OPTION_threads);
-    share.ranks = rank->here;
-    if (!rank->first_here || rank->identity->source == LAUNCH_LAUNCHER ||
-        !cores_crowded(&share, threads, text))
-        return;
-    if (!unseen)
-        log_warning("host %s: %-s", rank->identity->host, text);
-    else
-        log_warning("%d ranks of host %s have %s each, for %s\n"
-                    "  give --threads %d, or set LOCAL_WORLD_SIZE to %d",
-                    share.ranks, rank->identity->host, text_count(threads, "thread", each),
-                    text_count(share.pool > 0 ? share.pool : share.usable, "core", cores),
-                    cores_threads(&share), share.ranks);
-}
-
-static int count_machine(const struct rank *rank, const struct judge_row *all,
-                         const char *machine) {
-    int count = 0;
-    for (int r = 0; r < rank->identity->world; r++) count += strcmp(all[r].machine, machine) == 0;
-    return count;
-}
-
-static bool is_first_here(const struct rank *rank, const struct judge_row *all) {
-    int first = 0, own = rank->identity->rank;
-    while (first < own && strcmp(all[first].machine, rank->identity->machine) != 0) first++;
-    return first == own;
-}
-
-static enum status get_verdict(struct rank *rank, int judge, struct judge_verdict *out) {
-    void *value;
-    size_t bytes;
-    char key[32];
-    snprintf(key, sizeof key, "memory/%d", judge);
-    TRY(control_get(rank->control, key, &value, &bytes));
-    CHECK(bytes == sizeof *out, "%s has %zu bytes", key, bytes);
-    memcpy(out, value, bytes);
-    free(value);
-    return STATUS_OK;
-}
-
-/* The judge has said it itself, with more. */
-static enum status say_refused(const struct rank *rank, int judge, bool mine,
-                               const struct judge_verdict *verdict) {
-    char need[TEXT_BYTES], there[TEXT_BYTES];
-    if (judge == rank->identity->rank) return STATUS_MEMORY;
-    if (!mine)
-        return fail(STATUS_MEMORY, "the machine of rank %d has too little memory for its %d ranks",
-                    judge, verdict->ranks);
-    return fail(STATUS_MEMORY,
-                "the %d ranks of this machine would need %s, what is available is %s\n"
-                "  rank %d says what they need most for, and what would fit",
-                verdict->ranks, text_size(verdict->need, need),
-                text_size(verdict->available, there), judge);
-}
-
-/* None takes more memory before all have heard that all fit. All come to the same answer, so that
- * none is taken for lost. */
-static enum status hear_verdicts(struct rank *rank, const struct judge_row *all) {
-    int own = rank->identity->rank, world = rank->identity->world, refused = -1;
-    struct judge_verdict verdict, first = {0};
-    char key[32];
-    if (judge_asked(all, world, own)) {
-        verdict = judge_all(&rank->session.job, all, world, machine_memory("").usable_bytes);
-        snprintf(key, sizeof key, "memory/%d", own);
-        TRY(control_put(rank->control, key, &verdict, sizeof verdict));
-    }
-    for (int r = 0; r < world; r++) {
-        if (!judge_asked(all, world, r)) continue;
-        TRY(get_verdict(rank, r, &verdict));
-        if (verdict.refused && refused < 0) refused = r, first = verdict;
-    }
-    if (refused < 0) return STATUS_OK;
-    rank->agreed = true;
-    return say_refused(rank, refused, judge_of(all, world, own) == refused, &first);
-}
-
-/* Ranks started by hand or as an array learn only here how many share their machine. */
-static void take_neighbours(struct rank *rank, const struct judge_row *all) {
-    rank->here = count_machine(rank, all, rank->identity->machine);
-    rank->first_here = is_first_here(rank, all);
-    rank->session.job.local_ranks = rank->here; /* the forecast counts with them */
-    struct machine_process launcher;
-    if (rank->identity->source == LAUNCH_LAUNCHER && machine_process("", getppid(), &launcher))
-        rank->session.host_cores = launcher.affinity; /* this rank may be bound to its own */
-    plan_use_comm(rank->session.job.plan,
-                  resolve_comm(rank->options, rank->here < rank->identity->world));
-}
-
-static enum status check_neighbours(struct rank *rank) {
-    struct judge_row *all = MEM_ARRAY(struct judge_row, rank->identity->world);
-    enum status status = share_neighbours(rank, all);
-    if (status == STATUS_OK) take_neighbours(rank, all);
-    if (status == STATUS_OK && has_own_limit(rank) && !is_judged(rank))
-        status = job_check_memory(&rank->session.job);
-    if (status == STATUS_OK) status = hear_verdicts(rank, all);
-    free(all);
-    return status;
-}
-
 /* --- the data plane --- */
 
 /* --interface is a rule; the data plane takes the name of the network that it means. */
@@ -348,19 +217,20 @@ static enum status choose_network(const struct rank *rank, struct network_addres
     return network_choose(&list, rank->launch->interface, NULL, out, why);
 }
 
-static enum status open_comm(struct rank *rank) {
+static enum status open_comm(void *context, const struct plan *plan, struct comm **out) {
+    struct rank *rank = context;
     struct network_address network;
     TRY(choose_network(rank, &network));
-    const char *name = rank->session.job.plan->config.comm;
     struct comm_config config = {.rank = rank->identity->rank,
                                  .size = rank->identity->world,
                                  .link = &rank->link,
-                                 .heap_bytes = plan_heap_bytes(rank->session.job.plan),
-                                 .channel_bytes = plan_channel_bytes(rank->session.job.plan),
+                                 .epoch = rank->openings++,
+                                 .heap_bytes = plan_heap_bytes(plan),
+                                 .channel_bytes = plan_channel_bytes(plan),
                                  .host = rank->identity->machine,
                                  .interface = *network.interface ? network.interface : NULL,
                                  .any_order = !rank->options->deterministic};
-    return comm_open(name, &config, &rank->session.comm);
+    return comm_open(plan->config.comm, &config, out);
 }
 
 /* Our launcher has opened the folder and named it; else rank 0 opens it. The others learn its name.
@@ -385,7 +255,8 @@ static enum status share_folder(struct rank *rank) {
 /* For the launcher's report, which must not name whoever happens to end first. */
 static void say_cause(struct rank *rank, enum status status) {
     int lost = rank->control ? control_lost(rank->control) : CONTROL_NOBODY;
-    int blamed = rank->session.comm ? comm_blamed(rank->session.comm) : COMM_NOBODY;
+    struct comm *comm = rank->session.exec ? exec_comm(rank->session.exec) : NULL;
+    int blamed = comm ? comm_blamed(comm) : COMM_NOBODY;
     if (status == STATUS_OK || status == STATUS_STOPPED) return;
     if (status == STATUS_PEER && lost >= 0)
         control_row_blame(row_of(rank), lost);
@@ -450,11 +321,10 @@ static enum status open_rank(struct rank *rank, const struct rank_info *info) {
                                   &rank->rendezvous));
     TRY(join(rank));
     TRY(agree_programs(rank, info));
-    TRY(check_neighbours(rank));
-    warn_crowded(rank);
+    TRY(rank_check_neighbours(rank));
     if (!rank->start->folderless) TRY(share_folder(rank));
     be_seen(rank);
-    return open_comm(rank);
+    return STATUS_OK;
 }
 
 enum status rank_open(const struct options *options, const struct start *start, struct rank *rank) {
@@ -469,6 +339,8 @@ enum status rank_open(const struct options *options, const struct start *start, 
     rank->identity = &start->identity;
     rank->session.begin_ns = clock_ns();
     rank->session.use = start->use;
+    rank->session.state = train_fresh();
+    rank->session.meeting = (struct exec_meeting){rank, open_comm};
     return open_rank(rank, &start->info);
 }
 
@@ -477,27 +349,10 @@ void rank_close(struct rank *rank, enum status status) {
     say_cause(rank, status);
     give_up(rank, status);
     session_free(&rank->session);
-    comm_close(&rank->session.comm);
     control_leave(&rank->control);
     launch_rendezvous_close(&rank->rendezvous);
     control_status_table_close(&rank->status_table);
     job_close(&rank->session.job);
     lock_give_back(&rank->session.lock);
     free(rank->session.folder);
-}
-
-static enum status run(struct rank *rank) {
-    /* Not before: a rank that waits for others ends at once. Our launcher acknowledges by itself.
-     */
-    bool says = start_keeps_run(rank->start) && !rank->options->quiet && !rank->start->use;
-    stop_install(says);
-    return session_run(&rank->session);
-}
-
-enum status rank_run(const struct options *options, const struct start *start) {
-    struct rank rank = {0};
-    enum status status = rank_open(options, start, &rank);
-    if (status == STATUS_OK) status = run(&rank);
-    rank_close(&rank, status);
-    return status;
 }

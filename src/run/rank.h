@@ -21,17 +21,22 @@ struct rank {
     bool first_here; /* of these the lowest */
     bool agreed;     /* all ranks fail for one reason: none must be told */
     bool replanned;  /* with other programs than it had chosen */
+    int openings;    /* of communicators so far */
     struct comm_link link;
     struct session session;
 };
 
-/* Collective over the ranks of the job, blocking. `start` is of kind START_RANK. */
-enum status rank_run(const struct options *options, const struct start *start);
-
-/* Collective, blocking. The parts of it before and behind the session: the rank has joined, its job
- * and its communicator are open. `rank` is empty before, and stays where it is.
- * rank_close also after a failure; `status` is what the rank ends with. */
+/* Collective over the ranks of the job, blocking. What comes before and behind the session: the
+ * rank has joined and its job is open. `start` is of kind START_RANK, `rank` is empty before and
+ * stays where it is. rank_close also after a failure; `status` is what the rank ends with. */
 enum status rank_open(const struct options *options, const struct start *start, struct rank *rank);
 void rank_close(struct rank *rank, enum status status);
+
+/* Collective, blocking; for rank_open. Learns which ranks share this machine; all fail where those
+ * of some machine do not fit. Says, once for a host, where its cores are too few. */
+enum status rank_check_neighbours(struct rank *rank);
+/* Local; likewise. Whether our launcher has judged that its ranks fit: but not where rank 0 is of
+ * another launcher and chose other programs. */
+bool rank_is_judged(const struct rank *rank);
 
 #endif

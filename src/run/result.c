@@ -35,7 +35,7 @@ static void describe_run(const struct session *session, struct summary *summary)
     summary->dtype = options->dtype;
     summary->isa = summary_text(summary, isa);
     summary->threads = config->threads;
-    summary->comm = comm_name(session->comm);
+    summary->comm = comm_name(exec_comm(session->exec));
     summary->deterministic = options->deterministic ? SUMMARY_ON : SUMMARY_OFF;
     summary->sync_bn = config->sync_bn ? SUMMARY_ON : SUMMARY_OFF;
     summary->seed = options->seed;
@@ -83,8 +83,8 @@ static void measure_run(struct session *session, struct summary *summary) {
 int64_t result_peak_bytes(const struct session *session) {
     const struct mem_parts *before = &session->job.before;
     int64_t peak = (int64_t)(mem_peak_bytes() - before->own_bytes - before->file_bytes);
-    if (session->job.threads) return peak / comm_size(session->comm);
-    return peak - (int64_t)comm_foreign_bytes(session->comm);
+    if (session->job.threads) return peak / comm_size(exec_comm(session->exec));
+    return peak - (int64_t)comm_foreign_bytes(exec_comm(session->exec));
 }
 
 /* Hashing takes a copy of each tensor, as writing does: before memory is measured. */
@@ -116,23 +116,24 @@ void result_measure(struct session *session) {
         .load = watch_load(&session->watch),
         .step_flops = plan_step_flops(session->job.plan) - plan_recompute_flops(session->job.plan),
         .predicted_bytes = (int64_t)plan_bytes(session->job.plan),
-        .sent_bytes_per_step =
-            steps > 0 ? (int64_t)(comm_sent_bytes(session->comm) - session->sent_before) / steps
-                      : 0};
+        .sent_bytes_per_step = steps > 0 ? (int64_t)(comm_sent_bytes(exec_comm(session->exec)) -
+                                                     session->sent_before) /
+                                               steps
+                                         : 0};
     hash_tensors(session, &session->figures);
     session->figures.peak_bytes = result_peak_bytes(session);
     summary_free(&timed);
 }
 
 enum status result_gather(struct session *session) {
-    session->all = MEM_ARRAY(struct rank_figures, comm_size(session->comm));
-    return comm_exchange(comm_world(session->comm), &session->figures, sizeof session->figures,
-                         session->all);
+    session->all = MEM_ARRAY(struct rank_figures, comm_size(exec_comm(session->exec)));
+    return comm_exchange(comm_world(exec_comm(session->exec)), &session->figures,
+                         sizeof session->figures, session->all);
 }
 
 /* Ranks of one process share it evenly: in what is predicted as in what is measured. */
 static int64_t predicted_bytes(const struct session *session, int rank) {
-    int ranks = comm_size(session->comm);
+    int ranks = comm_size(exec_comm(session->exec));
     int64_t sum = 0;
     if (!session->all) return session->figures.predicted_bytes;
     if (!session->job.threads) return session->all[rank].predicted_bytes;
@@ -141,7 +142,7 @@ static int64_t predicted_bytes(const struct session *session, int rank) {
 }
 
 static void fill_ranks(const struct session *session, struct summary *summary) {
-    int ranks = session->all ? comm_size(session->comm) : 1;
+    int ranks = session->all ? comm_size(exec_comm(session->exec)) : 1;
     summary->samples_per_s_rank = summary_reals_new(summary, ranks);
     summary->peak_bytes = summary_ints_new(summary, ranks);
     summary->predicted_peak_bytes = summary_ints_new(summary, ranks);
@@ -157,7 +158,7 @@ static void fill_ranks(const struct session *session, struct summary *summary) {
 
 /* Of a run that failed the other ranks are not known. */
 static void fill_bubbles(const struct session *session, struct summary *summary) {
-    int ranks = comm_size(session->comm);
+    int ranks = comm_size(exec_comm(session->exec));
     const struct watch_use **use = MEM_ARRAY(const struct watch_use *, ranks);
     if (ranks == 1 || session->all) {
         for (int r = 0; r < ranks; r++)
@@ -169,7 +170,7 @@ static void fill_bubbles(const struct session *session, struct summary *summary)
 
 /* Rank 0 goes on after all were measured. */
 static void measure_again(struct session *session) {
-    int ranks = session->all && session->job.threads ? comm_size(session->comm) : 1;
+    int ranks = session->all && session->job.threads ? comm_size(exec_comm(session->exec)) : 1;
     session->figures.peak_bytes = result_peak_bytes(session);
     for (int r = 0; session->all && r < ranks; r++)
         session->all[r].peak_bytes = session->figures.peak_bytes;
@@ -198,7 +199,7 @@ static void sum_replica(const struct session *session, struct summary *summary) 
 /* Of what the ranks could do together, each as rank 0 can. Passes that wait compute nothing. */
 static void fill_mfu(const struct session *session, struct summary *summary) {
     const struct run_config *config = &session->job.plan->config;
-    int ranks = comm_size(session->comm);
+    int ranks = comm_size(exec_comm(session->exec));
     double flops = 0;
     bool known = (ranks == 1 || session->all) && !config->delays && summary->step_ms.p50 > 0;
     if (!known) return;
@@ -255,12 +256,12 @@ static void print_range_test(const struct session *session) {
 /* Cores that others than the ranks kept busy; NaN where ranks are elsewhere, too. */
 static double other_cores(const struct session *session, bool spread) {
     const struct load *machine = &session->figures.load;
-    int ranks = session->all && !session->job.threads ? comm_size(session->comm) : 1;
+    int ranks = session->all && !session->job.threads ? comm_size(exec_comm(session->exec)) : 1;
     double own_ns = 0;
     for (int r = 0; r < ranks; r++)
         own_ns += (double)(session->all ? session->all[r].load.own_ns : machine->own_ns);
     bool known = machine->busy_ns >= 0 && machine->at_ns > 0 && !spread &&
-                 (ranks > 1 || session->job.threads || comm_size(session->comm) == 1);
+                 (ranks > 1 || session->job.threads || comm_size(exec_comm(session->exec)) == 1);
     return known ? ((double)machine->busy_ns - own_ns) / (double)machine->at_ns : NAN;
 }
 
@@ -273,7 +274,7 @@ static struct missed_facts facts_of(const struct session *session) {
     const struct session_forecast *predicted = &session->predicted;
     const struct load *load = &session->figures.load;
     const struct cores_share *cores = &session->job.cores;
-    bool spread = session->job.local_ranks < comm_size(session->comm);
+    bool spread = session->job.local_ranks < comm_size(exec_comm(session->exec));
     return (struct missed_facts){.step_ms = summary->step_ms.p50,
                                  .p50_ms = predicted->p50_ms,
                                  .low_ms = predicted->low_ms,

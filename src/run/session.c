@@ -26,7 +26,7 @@
 #include "view/outlook.h"
 
 static bool first_rank(const struct session *session) {
-    return comm_rank(session->comm) == 0;
+    return session->job.plan->config.rank == 0;
 }
 
 double session_wait_limit_s(const struct session *session) {
@@ -160,11 +160,13 @@ bool session_reads_model(const struct session *session) {
     return own && config->cell.role == GRID_STAGE;
 }
 
-/* Weights, or a checkpoint in their place, then what watches: it must know at which step the run
- * begins. The ranks of replica 0 read files; the start list brings everything to the others. */
-static enum status load_weights(struct session *session) {
+/* The ranks of replica 0 read files; the start list brings everything to the others. A checkpoint
+ * is read in place of --weights. */
+static enum status load_values(struct session *session) {
     const struct options *options = &session->job.options;
-    if (!session_reads_model(session) || !resume_reads_weights(options)) return STATUS_OK;
+    if (!session_reads_model(session)) return STATUS_OK;
+    if (session->use) return checkpoint_load_model(session->exec, options->argument[0]);
+    if (!resume_reads_weights(options)) return STATUS_OK;
     return checkpoint_load_weights(session->exec, options->weights);
 }
 
@@ -251,41 +253,55 @@ enum status session_check_step(struct session *session, int64_t step) {
 }
 
 static enum status find_done(struct session *session, int64_t step) {
-    int32_t *all = MEM_ARRAY(int32_t, comm_size(session->comm)), own = 0;
+    int32_t *all = MEM_ARRAY(int32_t, comm_size(exec_comm(session->exec))), own = 0;
     if (first_rank(session)) own = look_done(session, step);
-    enum status status = comm_exchange(comm_world(session->comm), &own, sizeof own, all);
+    enum status status = comm_exchange(comm_world(exec_comm(session->exec)), &own, sizeof own, all);
     session->done = status == STATUS_OK && all[0];
     free(all);
     return status;
 }
 
-static enum status prepare(struct session *session, const struct checkpoint_config *checkpoint,
-                           struct checkpoint_state *state) {
-    const struct options *options = &session->job.options;
-    session->watch.profiling = session->profiling = profiling_new(&session->job);
-    struct exec_observer observer = watch_exec_observer(&session->watch);
-    struct comm_group *world = comm_world(session->comm);
-    TRY(comm_agree(world, predict(session)));
+enum status session_open(struct session *session, enum status (*prepare)(void *session)) {
+    struct exec_config config = {.plan = session->job.plan,
+                                 .state = &session->state,
+                                 .meeting = session->meeting,
+                                 .prepare = prepare,
+                                 .context = session};
+    TRY(exec_open(&config, &session->exec));
+    return comm_agree(comm_world(exec_comm(session->exec)), load_values(session));
+}
+
+static enum status prepare_training(void *context) {
+    enum status status = predict(context);
     mem_give_back();
-    enum status status = exec_new(session->job.plan, session->comm, &observer, &session->exec);
-    TRY(comm_agree(world, status));
-    session->watch.exec = session->exec;
-    TRY(comm_agree(world, load_weights(session)));
-    *state = train_fresh();
-    if (options->resume) {
-        TRY(train_resume(session->exec, checkpoint, state));
-        TRY(find_done(session, state->step));
-        bool looks = first_rank(session) && !session->done;
-        TRY(comm_agree(world, looks ? session_check_step(session, state->step) : STATUS_OK));
-    }
+    return status;
+}
+
+static enum status resume(struct session *session, const struct checkpoint_config *checkpoint) {
+    struct comm_group *world = comm_world(exec_comm(session->exec));
+    struct checkpoint_state *done = &session->state.done;
+    bool found;
+    TRY(checkpoint_resume(checkpoint, session->exec, done, &found));
+    TRY(find_done(session, done->step));
+    bool looks = first_rank(session) && !session->done;
+    return comm_agree(world, looks ? session_check_step(session, done->step) : STATUS_OK);
+}
+
+static enum status prepare(struct session *session, const struct checkpoint_config *checkpoint) {
+    session->watch.profiling = session->profiling = profiling_new(&session->job);
+    session->watch.exec = &session->exec;
+    session->state.observer = watch_exec_observer(&session->watch);
+    TRY(session_open(session, prepare_training));
+    if (session->job.options.resume) TRY(resume(session, checkpoint));
     if (session->done) return STATUS_OK;
     TRY(exec_start(session->exec));
-    session->sent_before = comm_sent_bytes(session->comm);
-    status = begin_folder(session, state->step);
+    struct comm *comm = exec_comm(session->exec);
+    session->sent_before = comm_sent_bytes(comm);
+    int64_t step = exec_next_step(session->exec);
+    enum status status = begin_folder(session, step);
     const char *folder = first_rank(session) ? session->folder : NULL;
-    if (status == STATUS_OK)
-        status = watch_open(&session->job, folder, state->step, &session->watch);
-    return comm_agree(world, status);
+    if (status == STATUS_OK) status = watch_open(&session->job, folder, step, &session->watch);
+    return comm_agree(comm_world(comm), status);
 }
 
 /* Ranks that are threads of this process all say it. */
@@ -310,8 +326,7 @@ static void say_stopped(const struct session *session) {
              (long long)session->result.steps);
 }
 
-static enum status train(struct session *session, const struct checkpoint_config *checkpoint,
-                         const struct checkpoint_state *state) {
+static enum status train(struct session *session, const struct checkpoint_config *checkpoint) {
     const struct job *job = &session->job;
     const struct options *options = &job->options;
     struct train_observer observer = watch_train_observer(&session->watch);
@@ -323,7 +338,7 @@ static enum status train(struct session *session, const struct checkpoint_config
         .deadline_ns = limited ? session->begin_ns + (int64_t)(options->time_limit_s * 1e9) : 0,
         .checkpoint = *checkpoint,
     };
-    enum status status = train_all(session->exec, &config, state, &observer, &session->result);
+    enum status status = train_all(session->exec, &config, &observer, &session->result);
     if (status == STATUS_STOPPED) say_stopped(session);
     return status;
 }
@@ -381,10 +396,11 @@ static enum status finish_other(struct session *session, enum status status) {
 }
 
 static enum status save_rank(struct session *session) {
-    char *path = mem_format("%s/rank-%d.safetensors", session->folder, comm_rank(session->comm));
+    char *path =
+        mem_format("%s/rank-%d.safetensors", session->folder, comm_rank(exec_comm(session->exec)));
     enum status status = checkpoint_write_model(session->exec, path, NULL);
     free(path);
-    return comm_agree(comm_world(session->comm), status);
+    return comm_agree(comm_world(exec_comm(session->exec)), status);
 }
 
 static enum status finish(struct session *session, enum status status) {
@@ -394,7 +410,7 @@ static enum status finish(struct session *session, enum status status) {
     if (good && is_spread(session))
         session->model_status = checkpoint_save_model(session->exec, session->folder);
     if (good) TRY(result_gather(session)); /* ranks that failed cannot be asked */
-    if (good) TRY(watch_gather(&session->watch, session->comm));
+    if (good) TRY(watch_gather(&session->watch, exec_comm(session->exec)));
     enum status finished =
         first_rank(session) ? finish_first(session, status) : finish_other(session, status);
     /* Last: it takes memory that is not the run's, and one that cannot be written does not cost the
@@ -406,17 +422,15 @@ static enum status finish(struct session *session, enum status status) {
     return finished == STATUS_OK ? profiled : finished;
 }
 
-static enum status load_model(struct session *session) {
-    if (!session_reads_model(session)) return STATUS_OK;
-    return checkpoint_load_model(session->exec, session->job.options.argument[0]);
+static enum status prepare_use(void *context) {
+    (void)context;
+    mem_give_back();
+    return STATUS_OK;
 }
 
 /* Of a model that is not trained here. */
 static enum status use_model(struct session *session) {
-    struct comm_group *world = comm_world(session->comm);
-    mem_give_back();
-    TRY(comm_agree(world, exec_new(session->job.plan, session->comm, NULL, &session->exec)));
-    TRY(comm_agree(world, load_model(session)));
+    TRY(session_open(session, prepare_use));
     if (session->watch.row) control_row_set(session->watch.row, -1, "EVAL");
     TRY(exec_start(session->exec));
     return session->use(session);
@@ -432,16 +446,15 @@ enum status session_run(struct session *session) {
                                            .keep = (int)options->keep,
                                            .facts = session->facts,
                                            .fact_count = session->fact_count};
-    struct checkpoint_state state;
-    int here = session->job.threads ? comm_size(session->comm) : 1; /* ranks of this process */
+    int here = session->job.threads ? session->job.plan->config.ranks : 1; /* of this process */
     bool first_here = here == 1 || first_rank(session);
     struct waiting *waiting =
         first_here ? waiting_new(here, session->job.plan->config.threads) : NULL;
-    enum status status = prepare(session, &checkpoint, &state);
+    enum status status = prepare(session, &checkpoint);
     if (session->done && first_rank(session) && options->json && !options->quiet)
         result_print_json(session);
     if (status == STATUS_OK && !session->done)
-        status = finish(session, train(session, &checkpoint, &state));
+        status = finish(session, train(session, &checkpoint));
     waiting_free(&waiting);
     free(checkpoints);
     return status;
@@ -450,7 +463,7 @@ enum status session_run(struct session *session) {
 void session_free(struct session *session) {
     watch_free(&session->watch);
     profiling_free(&session->profiling);
-    exec_free(&session->exec);
+    exec_close(&session->exec);
     summary_free(&session->summary);
     history_free(&session->history);
     arena_free(&session->arena);

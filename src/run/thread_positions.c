@@ -78,10 +78,13 @@ void thread_positions_show(struct thread_positions *positions, int rank, struct 
     at->rank = rank;
     at->session = session;
     at->link = (struct comm_link){.context = at, .waiting = on_waiting};
-    comm_set_link(session->comm, &at->link);
     session->watch.rank = rank;
     session->watch.row = &at->row;
     session->watch.print_positions = print_all;
     session->watch.position_context = positions;
     control_row_set(&at->row, -1, "starting");
+}
+
+const struct comm_link *thread_positions_link(const struct thread_positions *positions, int rank) {
+    return &positions->of[rank].link;
 }

@@ -16,8 +16,9 @@ struct thread_positions {
 void thread_positions_new(int ranks, struct thread_positions *out);
 void thread_positions_free(struct thread_positions *positions);
 
-/* Local. Makes the waits of a rank known, whose communicator is open. The session stays where it
- * is. */
+/* Local. Makes known where a rank is. The session stays where it is. */
 void thread_positions_show(struct thread_positions *positions, int rank, struct session *session);
+/* Local. To what its communicators report whom it waits for. */
+const struct comm_link *thread_positions_link(const struct thread_positions *positions, int rank);
 
 #endif

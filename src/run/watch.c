@@ -58,9 +58,9 @@ static void corrupt_gradient(const struct plan *plan, const struct store *store,
 static void trigger_fault(struct watch *watch, const struct instr *instr, const char *what,
                           int64_t step) {
     enum fault_action action = fault_trigger(&watch->fault, what, step);
-    fault_corrupt(exec_store(watch->exec), action);
+    fault_corrupt(exec_store(*watch->exec), action);
     if (action == FAULT_NAN_GRADIENT && instr && strchr(instr_row(instr)->operands, 'b'))
-        corrupt_gradient(watch->job->plan, exec_store(watch->exec), instr);
+        corrupt_gradient(watch->job->plan, exec_store(*watch->exec), instr);
 }
 
 static void on_starting(void *context, const struct instr *instr, int64_t step, int64_t now_ns) {

@@ -25,7 +25,7 @@ struct watch {
     void (*print_positions)(
         void *position_context); /* where all ranks are; NULL: this one is alone */
     void *position_context;
-    struct exec *exec;
+    struct exec **exec;          /* the session's */
     struct profiling *profiling; /* of --save-profile, the session's; or NULL */
     struct history *history;     /* of the run, the session's; rank 0 */
     int64_t begin_ns;            /* of this start */

@@ -27,7 +27,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/number.h"
-#include "exec/team.h"
+#include "exec/answer.h"
 #include "plan/resolve.h"
 #include "stretto.h"
 
@@ -68,16 +68,16 @@ static enum status plan_rank(void *context, int rank, const struct plan **out) {
     return STATUS_OK;
 }
 
-static enum status run_line(const char *line, int ranks, struct team_answer *out) {
+static enum status run_line(const char *line, int ranks, struct answer *out) {
     struct options options;
     TRY(options_of_line(COMMAND_TRAIN, line, &options));
     struct cell cell = {.given = &options,
                         .options = MEM_ARRAY(struct options, ranks),
                         .plan = MEM_ARRAY(struct plan *, ranks),
                         .ranks = ranks};
-    struct team_config team = {.ranks = ranks, .context = &cell, .plan = plan_rank};
+    struct answer_config config = {.ranks = ranks, .context = &cell, .plan = plan_rank};
     enum status status = resolve_data(&options, model_find(options.model), &cell.dataset);
-    if (status == STATUS_OK) status = team_train(&team, out);
+    if (status == STATUS_OK) status = answer_train(&config, out);
     for (int r = 0; r < ranks; r++) plan_free(&cell.plan[r]);
     dataset_free(&cell.dataset);
     options_free(&options);
@@ -90,13 +90,13 @@ static enum status run_line(const char *line, int ranks, struct team_answer *out
 
 struct known {
     char *line;
-    struct team_answer answer;
+    struct answer answer;
 };
 static struct known *known;
 static int known_count;
 static size_t known_capacity;
 
-static enum status answer_of(const char *line, struct team_answer *out) {
+static enum status answer_of(const char *line, struct answer *out) {
     for (int i = 0; i < known_count; i++) {
         if (strcmp(known[i].line, line) != 0) continue;
         *out = known[i].answer;
@@ -114,7 +114,7 @@ static enum status answer_of(const char *line, struct team_answer *out) {
 static bool check_cell(const char *cell, char *why, size_t bytes) {
     char *line = mem_text(cell), *bar = strstr(line, " | ");
     int ranks = atoi(line), skip = (int)strspn(line, "0123456789 ");
-    struct team_answer one, many;
+    struct answer one, many;
     snprintf(why, bytes, "not a cell");
     if (!bar || ranks < 1) {
         free(line);
@@ -128,7 +128,7 @@ static bool check_cell(const char *cell, char *why, size_t bytes) {
     enum status status = run_line(line + skip, ranks, &many);
     if (!refused && status == STATUS_OK) status = answer_of(reference, &one);
     log_capture(NULL, 0);
-    if (!refused && status == STATUS_OK) what = team_difference(&many, &one);
+    if (!refused && status == STATUS_OK) what = answer_difference(&many, &one);
     for (char *c = why; *c; c++) *c = *c == '\n' ? ' ' : *c;
     if (what) snprintf(why, bytes, "other %s", what);
     if (refused && status == STATUS_OK) snprintf(why, bytes, "not refused");

@@ -24,6 +24,7 @@ struct job {
     const struct model *model;
     struct dataset *dataset;
     struct plan *plan;
+    struct train_state state;
     struct exec *exec;
     struct safetensors *inputs;
     struct device *device; /* that the graph runs on; NULL: the plan's */
@@ -52,7 +53,8 @@ static enum status open_job(const char *line, const char *inputs, struct job *jo
     TRY(resolve_data(&job->options, job->model, &job->dataset));
     TRY(resolve_run(&job->options, job->model, job->dataset, &place, &config));
     TRY(plan_new(&config, NULL, NULL, &job->plan));
-    TRY(exec_new(job->plan, NULL, NULL, &job->exec));
+    job->state = train_fresh();
+    TRY(exec_open(&(struct exec_config){.plan = job->plan, .state = &job->state}, &job->exec));
     TRY(checkpoint_load_weights(job->exec, job->options.weights));
     return safetensors_open(inputs, &job->inputs);
 }
@@ -173,7 +175,7 @@ int main(int argc, char **argv) {
     free(list.items);
     safetensors_close(&job.inputs);
     device_close(&job.device);
-    exec_free(&job.exec);
+    exec_close(&job.exec);
     plan_free(&job.plan);
     dataset_free(&job.dataset);
     options_free(&job.options);

@@ -45,11 +45,28 @@ void kit_plan_free(struct kit_plan *plan) {
     *plan = (struct kit_plan){0};
 }
 
+static enum status take_comm(void *context, const struct plan *plan, struct comm **out) {
+    struct comm **comm = context;
+    (void)plan;
+    *out = *comm;
+    *comm = NULL;
+    return STATUS_OK;
+}
+
+enum status kit_engine(const struct plan *plan, struct train_state *state, struct comm **comm,
+                       struct exec **out) {
+    struct exec_config config = {
+        .plan = plan, .state = state, .meeting = {comm, comm ? take_comm : NULL}};
+    return exec_open(&config, out);
+}
+
 static struct kit_run *open_line(const struct exec_observer *observer, const char *line) {
     struct kit_run *run = MEM_NEW(struct kit_run);
     kit_options(line, &run->options);
     cr_assert_eq(kit_plan(&run->options, 0, 1, NULL, &run->job), STATUS_OK);
-    cr_assert_eq(exec_new(run->job.plan, NULL, observer, &run->exec), STATUS_OK);
+    run->state = train_fresh();
+    if (observer) run->state.observer = *observer;
+    cr_assert_eq(kit_engine(run->job.plan, &run->state, NULL, &run->exec), STATUS_OK);
     return run;
 }
 
@@ -72,7 +89,7 @@ struct kit_run *kit_open(const char *format, ...) {
 }
 
 void kit_close(struct kit_run **run) {
-    exec_free(&(*run)->exec);
+    exec_close(&(*run)->exec);
     kit_plan_free(&(*run)->job);
     options_free(&(*run)->options);
     free(*run);

@@ -26,8 +26,12 @@ void kit_plan_free(struct kit_plan *plan);
 struct kit_run {
     struct options options;
     struct kit_plan job;
+    struct train_state state;
     struct exec *exec;
 };
+/* Opens the executor of a plan. `comm` (NULL: one rank) becomes its own, and is cleared. */
+enum status kit_engine(const struct plan *plan, struct train_state *state, struct comm **comm,
+                       struct exec **out);
 struct kit_run *kit_open(const char *line, ...) __attribute__((format(printf, 1, 2)));
 struct kit_run *kit_open_watched(const struct exec_observer *observer, const char *line, ...)
     __attribute__((format(printf, 2, 3)));

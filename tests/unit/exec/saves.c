@@ -37,7 +37,7 @@ char said[1 << 20];
 
 int64_t resume(struct kit_run *run) {
     struct checkpoint_config config = config_of(2);
-    struct checkpoint_state state = train_fresh();
+    struct checkpoint_state state = train_fresh().done;
     bool found = false;
     said[0] = 0;
     log_capture(said, sizeof said);

@@ -278,7 +278,7 @@ Test(exec_checkpoint, a_save_that_fails_leaves_the_older_ones) {
 static void child(int pipe) {
     struct kit_run *run = kit_open(ADAM);
     struct checkpoint_config config = config_of(2);
-    struct checkpoint_state state = train_fresh();
+    struct checkpoint_state state = train_fresh().done;
     bool found;
     log_quiet(true);
     if (checkpoint_resume(&config, run->exec, &state, &found) != STATUS_OK) _exit(3);
@@ -353,7 +353,7 @@ Test(exec_checkpoint, facts_are_compared) {
     struct checkpoint_fact fact = {"lr", "0.1", FACT_TOLD};
     struct checkpoint_config config = {
         .folder = folder, .keep = 2, .facts = &fact, .fact_count = 1};
-    struct checkpoint_state state = train_fresh();
+    struct checkpoint_state state = train_fresh().done;
     cr_assert_eq(checkpoint_save(&config, run->exec, &state, STATUS_OK), STATUS_OK);
     cr_expect_eq(resume_with(run, "0.1", FACT_FIXED), STATUS_OK);
     cr_expect_null(strstr(said, "warning"), "%s", said);

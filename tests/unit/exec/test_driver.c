@@ -21,6 +21,7 @@ struct member {
     struct dataset *dataset;
     struct plan *plan;
     struct comm *comm;
+    struct train_state state;
     struct exec *exec;
     struct step_result step[STEPS];
     struct eval_result eval;
@@ -66,8 +67,7 @@ static struct team *team_open(void) {
 }
 
 static void team_free(struct team **team) {
-    for (int r = 0; r < RANKS; r++) exec_free(&(*team)->member[r].exec);
-    for (int r = 0; r < RANKS; r++) comm_close(&(*team)->comm[r]);
+    for (int r = 0; r < RANKS; r++) exec_close(&(*team)->member[r].exec);
     for (int r = 0; r < RANKS; r++) plan_free(&(*team)->member[r].plan);
     dataset_free(&(*team)->dataset);
     options_free(&(*team)->options);
@@ -76,7 +76,8 @@ static void team_free(struct team **team) {
 }
 
 static enum status train(struct member *member) {
-    TRY(exec_new(member->plan, member->comm, NULL, &member->exec));
+    member->state = train_fresh();
+    TRY(kit_engine(member->plan, &member->state, &member->comm, &member->exec));
     TRY(exec_start(member->exec));
     for (int s = 0; s < STEPS; s++) {
         TRY(exec_step(member->exec, &member->step[s]));
@@ -91,7 +92,7 @@ static enum status train(struct member *member) {
 static void *member_main(void *argument) {
     struct member *member = argument;
     member->status = train(member);
-    if (member->status != STATUS_OK) comm_abort(member->comm, member->rank);
+    if (member->status != STATUS_OK) comm_abort(exec_comm(member->exec), member->rank);
     return NULL;
 }
 

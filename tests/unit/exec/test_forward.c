@@ -20,7 +20,8 @@ static struct kit_run *open_forward(const char *line) {
     kit_options(line, &run->options);
     run->options.command = COMMAND_EVAL;
     cr_assert_eq(kit_plan(&run->options, 0, 1, NULL, &run->job), STATUS_OK);
-    cr_assert_eq(exec_new(run->job.plan, NULL, NULL, &run->exec), STATUS_OK);
+    run->state = train_fresh();
+    cr_assert_eq(kit_engine(run->job.plan, &run->state, NULL, &run->exec), STATUS_OK);
     return run;
 }
 

@@ -47,7 +47,7 @@ static void write_tensors(const char *name, const char *tensor, struct shape sha
 
 static void expect_refused(const char *files, const char *message) {
     struct checkpoint_config config = config_of(2);
-    struct checkpoint_state state = train_fresh();
+    struct checkpoint_state state = train_fresh().done;
     char *words = mem_format("%s/step-00000004%s", folder, message);
     bool found;
     state_files(files);

@@ -20,6 +20,7 @@ struct member {
     int rank;
     struct kit_plan job;
     struct comm *comm;
+    struct train_state state;
     struct exec *exec;
     struct step_result result;
     struct eval_result eval;
@@ -38,8 +39,9 @@ static void note(void *context, const struct instr *instr, int64_t step, int64_t
 }
 
 static enum status train(struct member *member) {
-    struct exec_observer observer = {.context = member, .instr = note};
-    TRY(exec_new(member->job.plan, member->comm, &observer, &member->exec));
+    member->state = train_fresh();
+    member->state.observer = (struct exec_observer){.context = member, .instr = note};
+    TRY(kit_engine(member->job.plan, &member->state, &member->comm, &member->exec));
     TRY(exec_start(member->exec));
     while (exec_next_step(member->exec) < member->job.plan->config.steps)
         TRY(exec_step(member->exec, &member->result));
@@ -53,7 +55,7 @@ static void *member_main(void *argument) {
     struct member *member = argument;
     member->status = train(member);
     bool known = member->status == STATUS_OK || member->status == STATUS_NUMERIC; /* to all */
-    if (!known) comm_abort(member->comm, member->rank);
+    if (!known) comm_abort(exec_comm(member->exec), member->rank);
     return NULL;
 }
 
@@ -88,8 +90,7 @@ static void team_run(struct team *team) {
 }
 
 static void team_free(struct team **team) {
-    for (int r = 0; r < (*team)->ranks; r++) exec_free(&(*team)->member[r].exec);
-    for (int r = 0; r < (*team)->ranks; r++) comm_close(&(*team)->comm[r]);
+    for (int r = 0; r < (*team)->ranks; r++) exec_close(&(*team)->member[r].exec);
     for (int r = (*team)->ranks - 1; r >= 0; r--) kit_plan_free(&(*team)->member[r].job);
     options_free(&(*team)->options);
     free(*team);

@@ -28,6 +28,7 @@ struct member {
     int rank;
     struct comm *comm;
     struct kit_plan job;
+    struct train_state training;
     struct exec *exec;
     struct slice owned[MAX_SLICES];
     char *folder; /* of its checkpoints */
@@ -41,7 +42,7 @@ struct team {
     struct options options;
     int ranks;
     enum slicing slicing;
-    void (*act)(struct member *member); /* between exec_new and the end */
+    void (*act)(struct member *member); /* between exec_open and the end */
     const struct kit_run *like;         /* what `act` compares with */
     struct member members[MAX_RANKS];
     struct comm *comms[MAX_RANKS];
@@ -118,10 +119,11 @@ static void *member_main(void *argument) {
     struct member *member = argument;
     struct exec *exec = NULL;
     if (member->team->slicing != WHOLE) slice_plan(member);
-    member->status = exec_new(member->job.plan, member->comm, NULL, &exec);
+    member->training = train_fresh();
+    member->status = kit_engine(member->job.plan, &member->training, &member->comm, &exec);
     member->exec = exec;
     if (member->status == STATUS_OK) member->team->act(member);
-    if (member->status != STATUS_OK) comm_abort(member->comm, member->rank);
+    if (member->status != STATUS_OK) comm_abort(exec_comm(member->exec), member->rank);
     return NULL;
 }
 
@@ -155,8 +157,7 @@ static void team_run(struct team *team) {
 }
 
 static void team_free(struct team *team) {
-    for (int r = 0; r < team->ranks; r++) exec_free(&team->members[r].exec);
-    for (int r = 0; r < team->ranks; r++) comm_close(&team->comms[r]);
+    for (int r = 0; r < team->ranks; r++) exec_close(&team->members[r].exec);
     for (int r = team->ranks - 1; r >= 0; r--) kit_plan_free(&team->members[r].job);
     options_free(&team->options);
 }
@@ -195,7 +196,7 @@ static void expect_free(const struct member *member) {
 /* Resumes and starts as a run does, and saves what it has as another step. */
 static void resume_and_save(struct member *member) {
     struct checkpoint_config config = config_in(member);
-    struct checkpoint_state state = train_fresh();
+    struct checkpoint_state state = train_fresh().done;
     bool found;
     member->status = checkpoint_resume(&config, member->exec, &state, &found);
     if (member->status == STATUS_OK) member->status = exec_start(member->exec);
@@ -289,7 +290,7 @@ Test(exec_sliced, also_where_the_device_has_layouts_of_its_own) {
 
 static void resume_only(struct member *member) {
     struct checkpoint_config config = config_in(member);
-    struct checkpoint_state state = train_fresh();
+    struct checkpoint_state state = train_fresh().done;
     bool found;
     member->state.saved_step = checkpoint_resume(&config, member->exec, &state, &found);
 }
@@ -313,7 +314,7 @@ Test(exec_sliced, tensors_that_no_rank_holds_are_refused) {
 
 static void save_once(struct member *member) {
     struct checkpoint_config config = config_in(member);
-    struct checkpoint_state state = train_fresh();
+    struct checkpoint_state state = train_fresh().done;
     enum status ready = member->rank == 1 && !member->state.step ? STATUS_NUMERIC : STATUS_OK;
     enum status status = checkpoint_save(&config, member->exec, &state, ready);
     member->state.saved_step = status;
@@ -370,7 +371,7 @@ static uint64_t statistics(struct exec *exec) {
 
 static void train_and_evaluate(struct member *member) {
     struct checkpoint_config config = config_in(member);
-    struct checkpoint_state state = train_fresh();
+    struct checkpoint_state state = train_fresh().done;
     struct step_result result;
     member->status = exec_start(member->exec);
     for (int i = 0; i < 3 && member->status == STATUS_OK; i++)

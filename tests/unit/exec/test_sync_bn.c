@@ -16,6 +16,7 @@ struct member {
     int rank, ranks;
     struct comm *comm;
     struct kit_plan job;
+    struct train_state state;
     struct exec *exec;
     enum status status;
     pthread_t thread;
@@ -31,13 +32,14 @@ static void count_exchanges(void *context, const struct instr *waiter, const str
 static void *member_main(void *argument) {
     struct member *member = argument;
     struct step_result result;
-    struct exec_observer observer = {.context = member, .waited = count_exchanges};
-    member->status = exec_new(member->job.plan, member->comm, &observer, &member->exec);
+    member->state = train_fresh();
+    member->state.observer = (struct exec_observer){.context = member, .waited = count_exchanges};
+    member->status = kit_engine(member->job.plan, &member->state, &member->comm, &member->exec);
     if (member->status == STATUS_OK) member->status = exec_start(member->exec);
     int64_t total = member->job.plan->config.steps;
     while (member->status == STATUS_OK && exec_next_step(member->exec) < total)
         member->status = exec_step(member->exec, &result);
-    if (member->status != STATUS_OK) comm_abort(member->comm, member->rank);
+    if (member->status != STATUS_OK) comm_abort(exec_comm(member->exec), member->rank);
     return NULL;
 }
 
@@ -74,8 +76,7 @@ static struct team team_run(const char *line) {
 }
 
 static void team_free(struct team *team) {
-    for (int r = 0; r < team->ranks; r++) exec_free(&team->members[r].exec);
-    for (int r = 0; r < team->ranks; r++) comm_close(&team->comms[r]);
+    for (int r = 0; r < team->ranks; r++) exec_close(&team->members[r].exec);
     for (int r = team->ranks - 1; r >= 0; r--) kit_plan_free(&team->members[r].job);
     options_free(&team->options);
     free(team->members);

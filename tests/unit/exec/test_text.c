@@ -65,9 +65,10 @@ Test(exec_text, the_loss_on_held_out_rows_falls_at_every_look) {
     cr_assert_eq(options_parse(COMMAND_TRAIN, sizeof words / sizeof words[0], words, &options),
                  STATUS_OK);
     cr_assert_eq(kit_plan(&options, 0, 1, dataset, &job), STATUS_OK);
-    cr_assert_eq(exec_new(job.plan, NULL, NULL, &exec), STATUS_OK);
+    struct train_state state = train_fresh();
+    cr_assert_eq(kit_engine(job.plan, &state, NULL, &exec), STATUS_OK);
     check_falls(exec);
-    exec_free(&exec);
+    exec_close(&exec);
     kit_plan_free(&job);
     options_free(&options);
     dataset_free(&dataset);

@@ -23,6 +23,7 @@ struct member {
     int rank;
     struct comm *comm;
     struct kit_plan job;
+    struct train_state state;
     struct exec *exec;
     double norm;
     uint64_t hash;
@@ -48,7 +49,8 @@ static void spoil(struct member *member, enum array_kind kind) {
 
 static enum status train(struct member *member) {
     struct step_result result = {0};
-    TRY(exec_new(member->job.plan, member->comm, NULL, &member->exec));
+    member->state = train_fresh();
+    TRY(kit_engine(member->job.plan, &member->state, &member->comm, &member->exec));
     TRY(exec_start(member->exec));
     while (exec_next_step(member->exec) < member->job.plan->config.steps)
         TRY(exec_step(member->exec, &result));
@@ -61,7 +63,7 @@ static void *member_main(void *argument) {
     struct member *member = argument;
     member->status = train(member);
     if (member->status != STATUS_OK) {
-        comm_abort(member->comm, member->rank);
+        comm_abort(exec_comm(member->exec), member->rank);
         return NULL;
     }
     member->equal = exec_compare_copies(member->exec);
@@ -103,8 +105,7 @@ static void team_run(struct team *team) {
 }
 
 static void team_free(struct team *team) {
-    for (int r = 0; r < team->ranks; r++) exec_free(&team->member[r].exec);
-    for (int r = 0; r < team->ranks; r++) comm_close(&team->comm[r]);
+    for (int r = 0; r < team->ranks; r++) exec_close(&team->member[r].exec);
     for (int r = team->ranks - 1; r >= 0; r--) kit_plan_free(&team->member[r].job);
     options_free(&team->options);
 }

@@ -254,8 +254,8 @@ static void expected_bias_gradient(const struct exec *exec, double out[10], int6
     int label = dataset_field(exec->plan->config.dataset, "label");
     memset(out, 0, 10 * sizeof out[0]);
     *samples = 0;
-    for (int m = 0; m < exec->batch->micro_count; m++) {
-        const struct micro_batch *micro = &exec->batch->micro[m];
+    for (int m = 0; m < exec->step->batch->micro_count; m++) {
+        const struct micro_batch *micro = &exec->step->batch->micro[m];
         for (int64_t s = 0; s < micro->samples; s++, ++*samples) {
             float a[128], b[64], c[10];
             layer(store, 0, (const float *)micro->field[image] + s * 64, true, a);

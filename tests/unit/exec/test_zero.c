@@ -10,6 +10,7 @@
 struct member {
     struct kit_plan job;
     struct comm *comm;
+    struct train_state state;
     struct exec *exec;
     enum status status;
     pthread_t thread;
@@ -21,7 +22,8 @@ struct member {
 static enum status run(struct member *member) {
     struct step_result result;
     struct eval_result evaluation;
-    TRY(exec_new(member->job.plan, member->comm, NULL, &member->exec));
+    member->state = train_fresh();
+    TRY(kit_engine(member->job.plan, &member->state, &member->comm, &member->exec));
     TRY(exec_start(member->exec));
     while (exec_next_step(member->exec) < member->job.plan->config.steps)
         TRY(exec_step(member->exec, &result));
@@ -33,7 +35,7 @@ static enum status run(struct member *member) {
 static void *member_main(void *argument) {
     struct member *member = argument;
     member->status = run(member);
-    if (member->status != STATUS_OK) comm_abort(member->comm, member->rank);
+    if (member->status != STATUS_OK) comm_abort(exec_comm(member->exec), member->rank);
     return NULL;
 }
 
@@ -69,8 +71,7 @@ static void team_run(struct team *team, const char *line) {
 }
 
 static void team_free(struct team *team) {
-    for (int r = 0; r < team->ranks; r++) exec_free(&team->member[r].exec);
-    for (int r = 0; r < team->ranks; r++) comm_close(&team->member[r].comm);
+    for (int r = 0; r < team->ranks; r++) exec_close(&team->member[r].exec);
     for (int r = team->ranks - 1; r >= 0; r--) kit_plan_free(&team->member[r].job);
     options_free(&team->options);
 }

@@ -138,7 +138,9 @@ static void check_buffers(struct golden_check *check, const struct store *store)
 
 static void train(struct golden_check *check, const struct plan *plan, int steps) {
     struct exec *exec = NULL;
-    cr_assert_eq(exec_new(plan, NULL, NULL, &exec), STATUS_OK);
+    struct train_state state = train_fresh();
+    struct exec_config config = {.plan = plan, .state = &state};
+    cr_assert_eq(exec_open(&config, &exec), STATUS_OK);
     for (int step = 0; step < steps; step++) {
         struct step_result result;
         cr_assert_eq(exec_step(exec, &result), STATUS_OK);
@@ -147,7 +149,7 @@ static void train(struct golden_check *check, const struct plan *plan, int steps
         check_gradients(check, exec_store(exec));
         check_buffers(check, exec_store(exec));
     }
-    exec_free(&exec);
+    exec_close(&exec);
 }
 
 static void golden(const char *model, const char *backend, int micro_batches, int steps) {

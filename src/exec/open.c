@@ -1,0 +1,254 @@
+/* Opening and closing an executor: see exec.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "exec/state.h"
+
+static enum status find_input(const struct plan *plan, const struct graph *graph, const char *name,
+                              struct input_binding *out) {
+    int field = dataset_field(plan->config.dataset, name);
+    if (field >= 0) {
+        *out = (struct input_binding){INPUT_FIELD, field};
+        return STATUS_OK;
+    }
+    if (strcmp(name, "sample_key") == 0) {
+        *out = (struct input_binding){INPUT_KEY, 0};
+        return STATUS_OK;
+    }
+    for (int i = 0; i < graph->loss_count; i++) {
+        if (graph->losses[i].seed == NO_VALUE ||
+            strcmp(graph->values[graph->losses[i].seed].name, name) != 0)
+            continue;
+        *out = (struct input_binding){INPUT_SEED, i};
+        return STATUS_OK;
+    }
+    return fail(STATUS_USAGE, "model %s needs an input \"%s\" that data %s does not have",
+                plan->config.model->name, name, plan->config.dataset->spec);
+}
+
+/* A field must have the type the graph was built for, batch dimension apart. */
+static enum status check_field(const struct plan *plan, const struct value *value,
+                               int field_index) {
+    const struct field *field = &plan->config.dataset->field[field_index];
+    const struct shape *want = &value->type.shape;
+    char have_text[SHAPE_TEXT_BYTES], want_text[SHAPE_TEXT_BYTES];
+    bool same =
+        field->dtype == value->type.dtype && field->shape.rank + 1 == want->rank &&
+        memcmp(field->shape.dim, want->dim + 1, (size_t)field->shape.rank * sizeof(int64_t)) == 0;
+    if (same) return STATUS_OK;
+    return fail(STATUS_USAGE, "model %s reads \"%s\" as %s per batch, data %s gives %s per sample",
+                plan->config.model->name, value->name, shape_text(want, want_text),
+                plan->config.dataset->spec, shape_text(&field->shape, have_text));
+}
+
+static enum status bind_names(const struct plan *plan, struct runnable *runnable) {
+    const struct graph *graph = runnable->plan->graph;
+    for (int i = 0; i < graph->input_count; i++) {
+        const struct value *value = &graph->values[graph->inputs[i]];
+        TRY(find_input(plan, graph, value->name, &runnable->input[i]));
+        if (runnable->input[i].source == INPUT_FIELD)
+            TRY(check_field(plan, value, runnable->input[i].index));
+    }
+    for (int i = 0; i < graph->loss_count; i++)
+        runnable->label_field[i] = dataset_field(plan->config.dataset, graph->losses[i].label);
+    return STATUS_OK;
+}
+
+/* Addresses that never change: locals in the arenas, parameters, buffers, loss seeds. Of what other
+ * stages have there is none. */
+static void bind_fixed(struct exec *exec, struct runnable *runnable, int chunk, int slot) {
+    const struct plan *plan = exec->plan;
+    const struct graph *graph = runnable->plan->graph;
+    const struct placement *placement = plan_placement(plan, runnable->plan, chunk, slot);
+    void **address = runnable->slot[sizes_slot(plan->sizes, chunk, slot)].address;
+    size_t begin = runnable->plan->training ? plan_slot_begin(plan, chunk, slot)
+                                            : plan->chunk[chunk].eval_begin;
+    char *own = exec->arena + begin, *shared = exec->arena + plan->shared_begin;
+    const struct store_layout *layout = exec->store->layout;
+    int buffers = store_array(exec->store->layout, ARRAY_BUFFER, 0);
+    for (int v = 0; v < graph->value_count; v++) {
+        const struct value *root = &graph->values[graph->values[v].root];
+        if (root->kind == VALUE_PARAM && store_holds(&layout->params[root->index]))
+            address[v] = store_read_param(exec->store, root->index).data;
+        else if (root->kind == VALUE_BUFFER && store_holds(&layout->buffers[root->index]))
+            address[v] = store_tensor(exec->store, buffers, root->index).data;
+        else if (root->kind == VALUE_LOCAL && placement->offset[v] != PLACED_ELSEWHERE)
+            address[v] = (placement->in_shared[v] ? shared : own) + placement->offset[v];
+    }
+}
+
+static int slot_count(const struct plan *plan) {
+    return sizes_slot(plan->sizes, plan->chunk_count, 0);
+}
+
+static void bind_chunk(struct exec *exec, struct runnable *runnable, int chunk) {
+    const struct chunk_sizes *sizes = exec->plan->sizes;
+    int slots = runnable->plan->training ? sizes[chunk].slots : 1;
+    for (int s = 0; s < slots; s++) {
+        runnable->slot[sizes_slot(sizes, chunk, s)].address =
+            MEM_ARRAY(void *, runnable->plan->graph->value_count);
+        bind_fixed(exec, runnable, chunk, s);
+    }
+}
+
+static enum status make_runnables(struct exec *exec) {
+    for (int i = 0; i < exec->plan->micro_count; i++) {
+        struct runnable *runnable = &exec->runnable[i];
+        runnable->plan = &exec->plan->micro[i];
+        TRY(bind_names(exec->plan, runnable));
+        runnable->slot = MEM_ARRAY(struct binding, slot_count(exec->plan));
+        if (!plan_runs(exec->plan, runnable->plan)) continue;
+        for (int c = 0; c < exec->plan->chunk_count; c++) bind_chunk(exec, runnable, c);
+    }
+    return STATUS_OK;
+}
+
+static enum status open_loaders(struct exec *exec) {
+    struct loader_config config = exec->plan->train_loader;
+    if (exec->plan->chunk_count == 0) return STATUS_OK; /* a rank without a stage reads nothing */
+    config.end_step = exec->plan->config.steps;
+    if (config.end_step > 0) TRY(loader_open(exec->plan->config.dataset, &config, &exec->train));
+    return loader_open(exec->plan->config.dataset, &exec->plan->eval_loader, &exec->eval);
+}
+
+/* Every rank declares every group of a family, in the same order, and keeps its own. */
+static enum status open_family(struct exec *exec, enum group_family family,
+                               struct comm_group **own) {
+    const struct grid *grid = &exec->plan->program->grid;
+    int *ranks = MEM_ARRAY(int, grid_ranks(grid));
+    enum status status = STATUS_OK;
+    for (int g = 0; g < group_count(grid, family) && status == STATUS_OK; g++) {
+        struct comm_group *group;
+        int count = group_size(grid, family, g);
+        for (int i = 0; i < count; i++) ranks[i] = group_rank(grid, family, g, i);
+        status = comm_group_new(exec->comm, ranks, count, &group);
+        if (status == STATUS_OK && comm_group_member(group) >= 0) *own = group;
+    }
+    free(ranks);
+    return status;
+}
+
+/* The first group of all ranks is the communicator's own. */
+static enum status open_groups(struct exec *exec) {
+    const struct program *program = exec->plan->program;
+    bool world = false;
+    for (int g = 0; g < program->group_count; g++) {
+        bool all = program->ranks == 1 || (program->group[g] == GROUP_WORLD && !world);
+        if (all)
+            exec->group[g] = comm_world(exec->comm);
+        else
+            TRY(open_family(exec, program->group[g], &exec->group[g]));
+        world |= all;
+    }
+    return STATUS_OK;
+}
+
+/* Every rank declares the channels of every pipeline, in the same order, and keeps those it is an
+ * end of. */
+static enum status open_channels(struct exec *exec) {
+    const struct plan *plan = exec->plan;
+    const struct grid *grid = &plan->program->grid;
+    int cuts = grid->stages * grid->chunks - 1, pipelines = group_count(grid, GROUP_PIPELINE),
+        own = comm_rank(exec->comm), most = 0;
+    exec->channel = MEM_ARRAY(struct comm_channel *, cuts * PHASE_COUNT + 1);
+    for (int i = 0; i < pipelines * cuts * PHASE_COUNT; i++) {
+        int cut = i / PHASE_COUNT % cuts, phase = i % PHASE_COUNT;
+        int replica = i / PHASE_COUNT / cuts * grid->replicas_each;
+        int low = grid_owner(grid, cut, replica), high = grid_owner(grid, cut + 1, replica);
+        bool back = phase == PHASE_BACKWARD;
+        struct comm_channel *channel;
+        TRY(comm_channel_new(
+            exec->comm, back ? high : low, back ? low : high, cut * PHASE_COUNT + phase,
+            plan_message_bytes(plan, cut, (enum phase)phase), plan->program->credits, &channel));
+        if (low == own || high == own) exec->channel[cut * PHASE_COUNT + phase] = channel;
+    }
+    for (int i = 0; i < plan->micro_count; i++)
+        for (int c = 0; c < cuts * PHASE_COUNT; c++)
+            if (plan->micro[i].crossing[c].count > most) most = plan->micro[i].crossing[c].count;
+    exec->pieces = MEM_ARRAY(struct comm_piece, most + 1);
+    return STATUS_OK;
+}
+
+static enum status open_comm(struct exec *exec, const struct exec_meeting *meeting) {
+    struct comm_config alone = {.rank = 0,
+                                .size = 1,
+                                .heap_bytes = plan_heap_bytes(exec->plan),
+                                .channel_bytes = plan_channel_bytes(exec->plan)};
+    return meeting->open ? meeting->open(meeting->context, exec->plan, &exec->comm)
+                         : comm_open("self", &alone, &exec->comm);
+}
+
+static void make_room(struct exec *exec) {
+    const struct plan *plan = exec->plan;
+    exec->map = resource_map(plan->program, plan->grads, plan->chunk_count, plan->sizes);
+    exec->posted = MEM_ARRAY(struct posted, exec->map.first[RESOURCE_COUNT]);
+    exec->eval_shares = MEM_ARRAY(struct eval_share, plan->config.ranks);
+    exec->slot = MEM_ARRAY(struct slot, slot_count(plan));
+    if (plan->config.sync_bn && plan->config.cell.replica_count > 1)
+        exec->lockstep = MEM_ARRAY(struct pass_run, plan->config.replicas);
+    for (int i = 0; i < STEP_RING; i++) step_init(&exec->ring[i], plan->config.ranks);
+}
+
+static enum status set_up(struct exec *exec) {
+    const struct plan *plan = exec->plan;
+    const struct backend *backend = plan->device->backend;
+    make_room(exec);
+    exec_listen(exec, true);
+    TRY(open_groups(exec));
+    TRY(open_channels(exec));
+    TRY(exec_open_calls(exec));
+    TRY(store_new(plan->store, plan->device, exec->comm, &exec->store));
+    TRY(store_init(exec->store, plan->micro[0].graph, plan->config.seed));
+    TRY(backend->memory_new(plan->device, plan->memory.activations, "activations",
+                            (void **)&exec->arena));
+    TRY(backend->memory_new(plan->device, plan->memory.scratch, "scratch",
+                            (void **)&exec->scratch));
+    TRY(make_runnables(exec));
+    TRY(open_loaders(exec));
+    return exec_find_place(exec);
+}
+
+enum status exec_open(const struct exec_config *config, struct exec **out) {
+    struct exec *exec = *out = MEM_NEW(struct exec);
+    exec->plan = config->plan;
+    exec->state = config->state;
+    TRY(open_comm(exec, &config->meeting));
+    struct comm_group *world = comm_world(exec->comm);
+    if (config->prepare) TRY(comm_agree(world, config->prepare(config->context)));
+    return comm_agree(world, set_up(exec));
+}
+
+void exec_close(struct exec **pointer) {
+    struct exec *exec = *pointer;
+    if (!exec) return;
+    const struct plan *plan = exec->plan;
+    exec_listen(exec, false);
+    loader_free(&exec->train);
+    loader_free(&exec->eval);
+    for (int i = 0; i < PLAN_MAX_MICRO; i++) {
+        for (int s = 0; exec->runnable[i].slot && s < slot_count(plan); s++)
+            free(exec->runnable[i].slot[s].address);
+        free(exec->runnable[i].slot);
+    }
+    if (exec->arena)
+        plan->device->backend->memory_free(plan->device, exec->arena, plan->memory.activations);
+    if (exec->scratch)
+        plan->device->backend->memory_free(plan->device, exec->scratch, plan->memory.scratch);
+    store_free(&exec->store);
+    comm_close(&exec->comm);
+    for (int i = 0; i < STEP_RING; i++) step_free(&exec->ring[i]);
+    free(exec->slot);
+    free(exec->lockstep);
+    free(exec->posted);
+    free(exec->channel);
+    free(exec->calls);
+    free(exec->pieces);
+    free(exec->eval_shares);
+    free(exec->broadcast.first_steps);
+    free(exec->own_statistics);
+    free(exec->scores);
+    free(exec);
+    *pointer = NULL;
+}

@@ -1,0 +1,72 @@
+/* What belongs to one step; private to src/exec.
+ *
+ * They are in a ring, since the norm of a step may still be under way while the next one runs.
+ * Schedules that have more steps under way need a longer ring: slots and operations under way point
+ * to the step they belong to. */
+#ifndef EXEC_STEP_H
+#define EXEC_STEP_H
+
+#include "base/exact.h"
+#include "exec/exec.h"
+
+/* Sums over the micro-batches of a step or an evaluation. */
+struct tally {
+    double loss[GRAPH_MAX_LOSSES], labels[GRAPH_MAX_LOSSES];
+    double right1, right5, ranked, samples;
+};
+
+/* Losses are summed exactly: the total does not depend on who ran which micro-batch, nor on their
+ * order. A step's go to other ranks in parts, which are a tenth of the bytes and as exact: losses
+ * of one step do not lie 2^150 apart. */
+enum { LOSS_PARTS = 4 };
+
+/* What ranks tell one another at the end of a step. */
+struct step_share {
+    struct tally tally;
+    double loss[GRAPH_MAX_LOSSES][LOSS_PARTS];
+    struct exec_request request;
+    double busy_ms; /* of this step, without waiting for others */
+    double came_ms; /* likewise, but with waiting for messages */
+};
+
+/* ... and at the end of an evaluation, whose losses come from any number of batches. */
+struct eval_share {
+    struct step_share step;
+    struct exact_sum loss[GRAPH_MAX_LOSSES];
+};
+_Static_assert(sizeof(struct eval_share) <= COMM_EXCHANGE_BYTES, "an exchange takes so much");
+
+/* The next step, the one under way or just done, and the one before, whose norm comes last. */
+enum { STEP_RING = 3 };
+
+struct step {
+    int64_t number;                 /* counted from 0 */
+    const struct step_batch *batch; /* its samples; NULL: not loaded */
+    float seed[GRAPH_MAX_LOSSES];   /* of backward: 1 / labels of all ranks */
+    int64_t own_labels[GRAPH_MAX_LOSSES],
+        (*labels)[GRAPH_MAX_LOSSES]; /* this rank's; of all ranks */
+    struct tally tally;
+    struct exact_sum loss[GRAPH_MAX_LOSSES]; /* of the tally */
+    struct exact_sum squares, *all_squares;  /* of this rank's gradients; of the group of NORM */
+    double grad_norm;
+    bool normed;                       /* grad_norm is known */
+    bool own_is_finite;                /* this rank's part of the norm */
+    const char *bad_gradient;          /* one that is not finite; NULL: none */
+    bool updated;                      /* its STEP has run */
+    bool update_is_finite;             /* all parameters were finite after that */
+    struct step_share share, *shares;  /* this rank's; of all ranks */
+    struct exec_request asked, agreed; /* by this rank; by any rank */
+    double *rank_loss, *rank_ms;       /* per rank, for whoever watches */
+    struct exec_times times;
+    int64_t begin_ns;
+};
+
+/* Local. Takes what a step of so many ranks needs; frees it. */
+void step_init(struct step *step, int ranks);
+void step_free(struct step *step);
+/* Local. Makes it the step of this number, of which nothing has run. */
+void step_renew(struct step *step, int64_t number);
+/* Local. Begins to count and to time it; also for an evaluation, which is counted likewise. */
+void step_begin(struct step *step);
+
+#endif

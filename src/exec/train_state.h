@@ -1,0 +1,54 @@
+/* What of a training survives a new plan: how far it is, what it was told, what it has saved, who
+ * watches it. Engines come and go with plans; each points to it and moves it on. */
+#ifndef EXEC_TRAIN_STATE_H
+#define EXEC_TRAIN_STATE_H
+
+#include <stdint.h>
+
+#include "graph/graph.h"
+#include "program/instr.h"
+
+/* What is told to whoever watches, of training; evaluating and saving are each one thing, which
+ * struct train_observer tells. Callbacks run on the executor's thread and must not block for
+ * long. Steps are counted from 0, times are clock_ns(). */
+struct exec_observer {
+    void *context;
+    void (*starting)(void *context, const struct instr *instr, int64_t step, int64_t now_ns);
+    /* It has run, or (queue COMM) has been posted. */
+    void (*instr)(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
+                  int64_t end_ns);
+    /* A node of a pass of a step has run. */
+    void (*node)(void *context, const struct graph *graph, const struct node *node, int64_t ns);
+    /* What an instruction of the queue COMM posted was under way from the post to the moment at
+     * which any thread of this rank saw that it was done. Told when the executor awaits it. */
+    void (*posted)(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
+                   int64_t end_ns);
+    /* `waiter` (NULL: the end of the list) has waited for what `awaited` posted; for an exchange
+     * inside itself where both are the same. */
+    void (*waited)(void *context, const struct instr *waiter, const struct instr *awaited,
+                   int64_t step, int64_t begin_ns, int64_t end_ns);
+};
+
+/* What a checkpoint has of it. */
+struct checkpoint_state {
+    int64_t step;       /* updates done */
+    int64_t best_step;  /* of those, done at the best evaluation so far, -1 for none */
+    double best_score;  /* higher is better */
+    int64_t saved_step; /* of the newest checkpoint that this run saved or resumed from, or -1 */
+};
+
+struct train_state {
+    struct checkpoint_state done;
+    /* The sample that the next step begins with, in the order of its epoch. Another plan may take
+     * another number of samples in a step; updates and samples are counted apart. */
+    struct train_position {
+        int64_t epoch, sample;
+    } next;
+    double lr;                     /* asked for; NaN: the policy's */
+    struct exec_observer observer; /* of instructions */
+};
+
+/* Local. Of a training that has not begun and that nobody watches. */
+struct train_state train_fresh(void);
+
+#endif

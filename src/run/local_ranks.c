@@ -1,0 +1,197 @@
+/* See local_ranks.h. */
+#include "run/local_ranks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+/* --- tasks --- */
+
+static bool is_process(const struct local_ranks *ranks) {
+    return ranks->start->kind == START_RANK;
+}
+
+void local_ranks_say(struct local_rank *rank, const char *what) {
+    struct session *session = rank->session;
+    if (!session->watch.row) return;
+    control_row_set(session->watch.row, session->exec ? exec_next_step(session->exec) : -1, what);
+}
+
+struct told {
+    struct local_ranks *ranks;
+    local_task *task;
+    void *context;
+};
+
+static enum status run_task(void *context, int index) {
+    const struct told *told = context;
+    struct local_rank *rank = &told->ranks->rank[index];
+    enum status status = told->task(rank, told->context);
+    if (told->ranks->apart) local_ranks_say(rank, "between calls");
+    return status;
+}
+
+enum status local_ranks_do(struct local_ranks *ranks, local_task *task, void *context) {
+    return rank_threads_do(ranks->threads, run_task, &(struct told){ranks, task, context});
+}
+
+enum status local_ranks_try(struct local_ranks *ranks, local_task *task, void *context) {
+    return rank_threads_try(ranks->threads, run_task, &(struct told){ranks, task, context});
+}
+
+/* --- opening --- */
+
+static enum status open_comm(void *context, const struct plan *plan, struct comm **out) {
+    struct local_rank *rank = context;
+    struct local_ranks *ranks = rank->ranks;
+    TRY(rank_threads_comm(ranks->threads, rank->index, plan, out));
+    if (ranks->count > 1)
+        comm_set_link(*out, thread_positions_link(&ranks->positions, rank->index));
+    return STATUS_OK;
+}
+
+static enum status open_process(struct local_rank *rank, void *context) {
+    struct local_ranks *ranks = context;
+    return rank_open(ranks->options, ranks->start, &rank->process);
+}
+
+static enum status open_first(struct local_rank *rank, void *context) {
+    struct local_ranks *ranks = context;
+    struct session *session = rank->session;
+    if (rank->index > 0) return STATUS_OK;
+    TRY(job_open(ranks->options, &ranks->start->info, &session->job));
+    const struct plan *plan = session->job.plan;
+    if (ranks->count > 1 && plan_is_auto(&plan->config)) plan_texts(plan, &ranks->programs);
+    return start_open(ranks->start, &session->job, &session->folder, &session->lock);
+}
+
+static enum status open_other(struct local_rank *rank, void *context) {
+    struct local_ranks *ranks = context;
+    const struct session *first = ranks->rank[0].session;
+    if (rank->index == 0) return STATUS_OK;
+    struct rank_info info =
+        job_info_beside(&first->job, rank->index, ranks->world, &ranks->programs);
+    rank->session->folder = first->folder;
+    return job_open(ranks->options, &info, &rank->session->job);
+}
+
+static enum status open_jobs(struct local_ranks *ranks) {
+    if (is_process(ranks)) return local_ranks_do(ranks, open_process, ranks);
+    TRY(local_ranks_do(ranks, open_first, ranks));
+    for (int r = 0; r < ranks->count && ranks->count > 1; r++)
+        thread_positions_show(&ranks->positions, r, ranks->rank[r].session);
+    return local_ranks_do(ranks, open_other, ranks);
+}
+
+static void set_up(struct local_ranks *ranks) {
+    for (int r = 0; r < ranks->count; r++) {
+        struct local_rank *rank = &ranks->rank[r];
+        rank->ranks = ranks;
+        rank->index = r;
+        rank->session = is_process(ranks) ? &rank->process.session : &rank->own;
+        rank->own = (struct session){.begin_ns = clock_ns(),
+                                     .use = ranks->start->use,
+                                     .state = train_fresh(),
+                                     .meeting = {rank, open_comm}};
+    }
+}
+
+enum status local_ranks_open(const struct options *options, const struct start *start, bool apart,
+                             struct local_ranks **out) {
+    struct local_ranks *ranks = MEM_NEW(struct local_ranks);
+    *ranks = (struct local_ranks){.options = options,
+                                  .start = start,
+                                  .count = start->kind == START_THREADS ? start->info.ranks : 1,
+                                  .world = start->info.ranks,
+                                  .apart = apart};
+    ranks->rank = MEM_ARRAY(struct local_rank, ranks->count);
+    thread_positions_new(ranks->count, &ranks->positions);
+    control_describe_records(watch_describe_position);
+    set_up(ranks);
+    enum status status = rank_threads_open(ranks->count, apart, &ranks->threads);
+    if (status == STATUS_OK) status = open_jobs(ranks);
+    *out = ranks;
+    if (status != STATUS_OK) local_ranks_close(out);
+    return status;
+}
+
+/* --- closing --- */
+
+static enum status end_process(struct local_rank *rank, void *context) {
+    (void)context;
+    rank_close(&rank->process, rank_threads_failed(rank->ranks->threads));
+    return STATUS_OK;
+}
+
+static enum status end_session(struct local_rank *rank, void *context) {
+    (void)context;
+    session_free(rank->session);
+    return STATUS_OK;
+}
+
+static enum status end_other(struct local_rank *rank, void *context) {
+    (void)context;
+    if (rank->index > 0) job_close(&rank->session->job);
+    return STATUS_OK;
+}
+
+/* The first rank's job has the data set that all of them read; the folder is its own. */
+static enum status end_first(struct local_rank *rank, void *context) {
+    (void)context;
+    if (rank->index > 0) return STATUS_OK;
+    job_close(&rank->session->job);
+    lock_give_back(&rank->session->lock);
+    free(rank->session->folder);
+    return STATUS_OK;
+}
+
+static void end_all(struct local_ranks *ranks) {
+    if (is_process(ranks)) {
+        local_ranks_try(ranks, end_process, NULL);
+        return;
+    }
+    local_ranks_try(ranks, end_session, NULL);
+    local_ranks_try(ranks, end_other, NULL);
+    local_ranks_try(ranks, end_first, NULL);
+}
+
+void local_ranks_close(struct local_ranks **pointer) {
+    struct local_ranks *ranks = *pointer;
+    if (!ranks) return;
+    if (ranks->threads) end_all(ranks);
+    rank_threads_close(&ranks->threads);
+    program_texts_free(&ranks->programs);
+    thread_positions_free(&ranks->positions);
+    free(ranks->rank);
+    free(ranks);
+    *pointer = NULL;
+}
+
+/* --- between processes --- */
+
+enum status local_ranks_share(struct local_rank *rank, bool has, void *data, size_t bytes) {
+    struct piece {
+        int32_t has;
+        char data[COMM_EXCHANGE_BYTES - sizeof(int32_t)];
+    } * all, own = {.has = has};
+    struct comm *comm = exec_comm(rank->session->exec);
+    int size = comm_size(comm);
+    enum status status = STATUS_OK;
+    if (rank->ranks->count == size) return STATUS_OK;
+    all = MEM_ARRAY(struct piece, size);
+    for (size_t done = 0; done < bytes && status == STATUS_OK; done += sizeof own.data) {
+        size_t part = bytes - done < sizeof own.data ? bytes - done : sizeof own.data;
+        if (has) memcpy(own.data, (char *)data + done, part);
+        status = comm_exchange(comm_world(comm), &own, sizeof own, all);
+        for (int r = 0; r < size && status == STATUS_OK; r++) {
+            if (!all[r].has) continue;
+            memcpy((char *)data + done, all[r].data, part);
+            break;
+        }
+    }
+    free(all);
+    return status;
+}
