@@ -186,12 +186,16 @@ static struct settings read_arguments(int argc, char **argv) {
             settings.jobs = atoi(argv[++i]);
         else if (!strcmp(argv[i], "--timeout") && more)
             settings.limit_s = (unsigned)atoi(argv[++i]);
-        else if (!strcmp(argv[i], "--filter") && more)
-            settings.filter = argv[++i];
+        else if (!strncmp(argv[i], "--filter=", 9))
+            settings.filter = argv[i] + 9;
         else if (!strncmp(argv[i], "--tap=", 6))
             settings.tap = argv[i] + 6;
         else if (!strcmp(argv[i], "--list"))
             settings.list = true;
+        else {
+            fprintf(stderr, "unit-tests: unknown argument %s\n", argv[i]);
+            exit(2);
+        }
     }
     if (settings.jobs < 1) settings.jobs = 1;
     if (settings.jobs > JOBS_MAX) settings.jobs = JOBS_MAX;

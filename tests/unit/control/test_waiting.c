@@ -18,6 +18,7 @@ Test(control_waiting, names_who_and_where) {
     kit_join(&kit, 0, 3);
     control_doing(kit.rank[1].control, 411, "#9 F s0 m1");
     control_doing(kit.rank[2].control, 412, "#17 REDUCE b2");
+    kit_await_doing(&kit, 0, "starting");
     kit_await_doing(&kit, 1, "step 411 #9 F s0 m1");
     kit_await_doing(&kit, 2, "step 412 #17 REDUCE b2");
     struct control *waiter = kit.rank[2].control;
