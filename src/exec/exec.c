@@ -95,17 +95,19 @@ void exec_seek(struct exec *exec, int64_t step) {
     go_to_place(exec);
 }
 
-enum status exec_find_place(struct exec *exec) {
-    const struct train_position *next = &exec->state->next;
-    int64_t batch = exec->plan->config.batch;
-    if (next->sample > 0 && next->sample % batch > 0)
-        return fail(STATUS_USAGE,
-                    "the run is at sample %lld of epoch %lld, where no step of %lld samples begins",
-                    (long long)next->sample, (long long)next->epoch + 1, (long long)batch);
+enum status exec_check_place(const struct train_state *state, const struct plan *plan) {
+    const struct train_position *next = &state->next;
+    int64_t batch = plan->config.batch;
+    if (next->sample == 0 || next->sample % batch == 0) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "the run is at sample %lld of epoch %lld, where no step of %lld samples begins",
+                (long long)next->sample, (long long)next->epoch + 1, (long long)batch);
+}
+
+void exec_find_place(struct exec *exec) {
     exec->step = &exec->ring[0];
     step_renew(exec->step, 0);
     if (exec->state->done.step > 0) go_to_place(exec);
-    return STATUS_OK;
 }
 
 double exec_lr(const struct exec *exec) {

@@ -105,6 +105,12 @@ struct exec_config {
 enum status exec_open(const struct exec_config *config, struct exec **out);
 /* Local. Accepts NULL, and clears it. */
 void exec_close(struct exec **exec);
+/* Collective, blocking, between steps. The training goes on with another plan of the same ranks and
+ * the same model: drains, takes the values out of the executor, closes it and opens the other,
+ * whose start list it runs. Running statistics are replica 0's from then on. STATUS_USAGE, and
+ * nothing is changed, where no step of the plan begins with the sample that is next. After another
+ * failure *exec is as far as it came. */
+enum status exec_change_plan(struct exec **exec, const struct plan *plan);
 
 /* Collective, blocking. Runs the start list: every rank has replica 0's parameters, optimizer
  * state, buffers and step from then on. */
@@ -168,6 +174,10 @@ int64_t exec_apply_samples(const struct exec *exec, int64_t samples);
  * model has an output. */
 enum status exec_apply(struct exec *exec, int64_t samples, void *const *field, void *output,
                        bool *here);
+
+/* Collective, blocking. Gives `data` of the rank that has it (of several, the first) to all ranks.
+ * STATUS_NO, silent, where none has it. */
+enum status exec_share_bytes(struct exec *exec, bool has, void *data, size_t bytes);
 
 /* Collective, blocking. Compares what two ranks of a pipeline share, optimizer state and all: one
  * of them saves it for both. STATUS_BUG where they differ. */

@@ -171,7 +171,8 @@ static enum status open_channels(struct exec *exec) {
     return STATUS_OK;
 }
 
-static enum status open_comm(struct exec *exec, const struct exec_meeting *meeting) {
+static enum status open_comm(struct exec *exec) {
+    const struct exec_meeting *meeting = &exec->meeting;
     struct comm_config alone = {.rank = 0,
                                 .size = 1,
                                 .heap_bytes = plan_heap_bytes(exec->plan),
@@ -207,17 +208,21 @@ static enum status set_up(struct exec *exec) {
                             (void **)&exec->scratch));
     TRY(make_runnables(exec));
     TRY(open_loaders(exec));
-    return exec_find_place(exec);
+    exec_find_place(exec);
+    return STATUS_OK;
 }
 
 enum status exec_open(const struct exec_config *config, struct exec **out) {
     struct exec *exec = *out = MEM_NEW(struct exec);
     exec->plan = config->plan;
     exec->state = config->state;
-    TRY(open_comm(exec, &config->meeting));
+    exec->meeting = config->meeting;
+    TRY(exec_check_place(exec->state, exec->plan));
+    TRY(open_comm(exec));
     struct comm_group *world = comm_world(exec->comm);
     if (config->prepare) TRY(comm_agree(world, config->prepare(config->context)));
-    return comm_agree(world, set_up(exec));
+    TRY(comm_agree(world, set_up(exec)));
+    return exec->state->values ? exec_take_values(exec) : STATUS_OK;
 }
 
 void exec_close(struct exec **pointer) {

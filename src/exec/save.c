@@ -62,7 +62,7 @@ static enum status meet_twice(struct exec *exec, const struct instr *instr,
 /* --- before --- */
 
 static int parts_of(const struct saving *saving) {
-    return saving->config ? PART_COUNT : PART_MODEL + 1;
+    return saving->config || saving->values ? PART_COUNT : PART_MODEL + 1;
 }
 
 static struct tensor_share share_of(const struct exec *exec) {
@@ -76,6 +76,7 @@ static struct tensor_share share_of(const struct exec *exec) {
 
 static enum status begin(struct exec *exec) {
     uint64_t bytes = 0;
+    if (exec->saving->values) return STATUS_OK;
     for (int m = 0; m < exec->saving->members; m++)
         for (int p = 0; p < PART_COUNT; p++) bytes += exec->saving->all[m].bytes[p];
     return checkpoint_begin(exec->saving, bytes);
@@ -120,6 +121,8 @@ static char *file_name(int part, struct writers writers) {
 static enum status write_part(struct exec *exec, int part, struct writers writers) {
     struct saving *saving = exec->saving;
     struct tensor_share share = share_of(exec);
+    if (saving->values)
+        return tensors_keep(exec->store, (enum tensor_part)part, &share, saving->values);
     char *name = file_name(part, writers), *path = mem_format("%s/%s", saving->temporary, name);
     enum status status = STATUS_OK;
     if (!file_exists(saving->temporary))
@@ -212,6 +215,7 @@ static enum status remove_other_form(const struct saving *saving, int count) {
 static enum status commit(struct exec *exec) {
     const struct saving *saving = exec->saving;
     int count = 0;
+    if (saving->values) return STATUS_OK;
     struct manifest_file *files =
         MEM_ARRAY(struct manifest_file, PART_COUNT * (saving->members + 1));
     enum status status = STATUS_OK;

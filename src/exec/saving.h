@@ -22,9 +22,10 @@ struct collect_run {
 
 struct saving {
     const struct checkpoint_config *config; /* NULL: only the model is written, to a folder that is
-                                               there */
+                                               there; or see `values` */
     const struct checkpoint_state *state;
-    char *temporary; /* the folder that is written to */
+    char *temporary;              /* the folder that is written to */
+    struct tensor_values *values; /* tensors are kept here, and no file is written; or NULL */
     struct save_report own, *all;
     int member, members; /* of the group that saves */
     int meeting;         /* of the instruction under way: how many there were */

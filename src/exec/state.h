@@ -61,6 +61,7 @@ struct call {
 struct exec {
     const struct plan *plan;
     struct train_state *state; /* of the run */
+    struct exec_meeting meeting;
     struct comm *comm;
     struct comm_group *group[PROGRAM_MAX_GROUPS]; /* of the program; NULL: this rank is in none */
     struct comm_channel **channel; /* per cut of the model and direction; NULL: not an end */
@@ -111,9 +112,12 @@ struct exec {
     struct saving *saving; /* NULL: no checkpoint is being saved */
 };
 
-/* Local. Moves a new executor to where the training is. STATUS_USAGE where none of its steps begins
- * there. */
-enum status exec_find_place(struct exec *exec);
+/* Local, alike on all ranks. STATUS_USAGE where no step of a plan begins where the training is. */
+enum status exec_check_place(const struct train_state *state, const struct plan *plan);
+/* Local. Moves a new executor there. */
+void exec_find_place(struct exec *exec);
+/* Collective, blocking. Of the values that the state brings, those that this rank holds. */
+enum status exec_take_values(struct exec *exec);
 
 /* Local. Points the inputs of a micro_plan at the samples of a micro-batch of a step. */
 void bind_inputs(const struct step *step, struct runnable *runnable, int slot,

@@ -153,6 +153,67 @@ enum status tensors_write(struct store *store, enum tensor_part part,
     return status;
 }
 
+static enum status keep_item(const struct listing *list, size_t index, void *plain) {
+    const struct tensor_item *item = &list->items[index];
+    const struct tensor_place *place = &list->places[index];
+    if (!item->data) return store_get(list->store, place->array, place->item, plain);
+    memcpy(plain, item->data, item_bytes(item));
+    return STATUS_OK;
+}
+
+enum status tensors_keep(struct store *store, enum tensor_part part,
+                         const struct tensor_share *share, struct tensor_values *out) {
+    struct listing list = list_new(store->layout, store, part, share);
+    enum status status = STATUS_OK;
+    take_whole(&list, share);
+    for (size_t i = 0; i < list.count && status == STATUS_OK; i++) {
+        size_t bytes = item_bytes(&list.items[i]);
+        out->items = mem_grow(out->items, &out->capacity, out->count + 1, sizeof *out->items);
+        struct tensor_value *value = &out->items[out->count++];
+        *value = (struct tensor_value){part, mem_text(list.items[i].name), bytes, mem_new(bytes)};
+        status = keep_item(&list, i, value->plain);
+    }
+    list_free(&list);
+    return status;
+}
+
+const struct tensor_value *tensor_value_find(const struct tensor_values *values,
+                                             const struct tensor_value *like) {
+    for (size_t i = 0; i < values->count; i++) {
+        const struct tensor_value *value = &values->items[i];
+        if (value->part == like->part && strcmp(value->name, like->name) == 0) return value;
+    }
+    return NULL;
+}
+
+void tensor_values_free(struct tensor_values **values) {
+    for (size_t i = 0; *values && i < (*values)->count; i++) {
+        free((*values)->items[i].name);
+        free((*values)->items[i].plain);
+    }
+    if (*values) free((*values)->items);
+    free(*values);
+    *values = NULL;
+}
+
+enum status tensors_each(const struct store_layout *layout, enum tensor_part part,
+                         enum status (*visit)(void *context, const struct tensor_value *tensor,
+                                              int array, int item),
+                         void *context) {
+    struct listing list = list_new(layout, NULL, part, &(struct tensor_share){.model = true});
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < list.count && status == STATUS_OK; i++) {
+        int array = list.places[i].array, item = list.places[i].item, count;
+        const struct store_item *of = &store_items(layout, array, &count)[item];
+        bool held = store_holds(of) && store_holds_part(layout, array, of);
+        struct tensor_value tensor = {part, (char *)(uintptr_t)list.items[i].name,
+                                      item_bytes(&list.items[i]), NULL};
+        status = visit(context, &tensor, held ? array : -1, item);
+    }
+    list_free(&list);
+    return status;
+}
+
 static enum status take_item(struct listing *list, size_t item, const struct safetensors *file,
                              size_t entry) {
     size_t bytes = item_bytes(&list->items[item]);

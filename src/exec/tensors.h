@@ -35,6 +35,30 @@ size_t tensors_count(const struct store_layout *layout, enum tensor_part part,
 enum status tensors_write(struct store *store, enum tensor_part part,
                           const struct tensor_share *share, const char *path,
                           struct safetensors_mark *mark);
+/* A tensor as plain bytes in memory: on its way from one plan to the next. */
+struct tensor_value {
+    enum tensor_part part;
+    char *name;
+    size_t bytes;
+    void *plain; /* NULL: not at hand */
+};
+struct tensor_values {
+    struct tensor_value *items; /* owned, names and bytes too */
+    size_t count, capacity;
+};
+/* Local, blocking. Adds a share of a part. */
+enum status tensors_keep(struct store *store, enum tensor_part part,
+                         const struct tensor_share *share, struct tensor_values *out);
+/* Local. The one of this part and name; NULL: there is none. */
+const struct tensor_value *tensor_value_find(const struct tensor_values *values,
+                                             const struct tensor_value *like);
+void tensor_values_free(struct tensor_values **values);
+/* Calls `visit` for all tensors of a part of the model, alike on all ranks: with the array and the
+ * item in which this rank holds it or slices of it, or -1. */
+enum status tensors_each(const struct store_layout *layout, enum tensor_part part,
+                         enum status (*visit)(void *context, const struct tensor_value *tensor,
+                                              int array, int item),
+                         void *context);
 /* Local, blocking. Whether the files of a part, in a folder of this name, have every tensor of the
  * model once, with its shape, and no others. Reads their headers alone. */
 enum status tensors_check(const struct store_layout *layout, enum tensor_part part,

@@ -46,6 +46,7 @@ struct train_state {
     } next;
     double lr;                     /* asked for; NaN: the policy's */
     struct exec_observer observer; /* of instructions */
+    struct tensor_values *values;  /* on their way from one plan to the next; else NULL */
 };
 
 /* Local. Of a training that has not begun and that nobody watches. */

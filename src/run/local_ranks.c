@@ -170,28 +170,7 @@ void local_ranks_close(struct local_ranks **pointer) {
     *pointer = NULL;
 }
 
-/* --- between processes --- */
-
 enum status local_ranks_share(struct local_rank *rank, bool has, void *data, size_t bytes) {
-    struct piece {
-        int32_t has;
-        char data[COMM_EXCHANGE_BYTES - sizeof(int32_t)];
-    } * all, own = {.has = has};
-    struct comm *comm = exec_comm(rank->session->exec);
-    int size = comm_size(comm);
-    enum status status = STATUS_OK;
-    if (rank->ranks->count == size) return STATUS_OK;
-    all = MEM_ARRAY(struct piece, size);
-    for (size_t done = 0; done < bytes && status == STATUS_OK; done += sizeof own.data) {
-        size_t part = bytes - done < sizeof own.data ? bytes - done : sizeof own.data;
-        if (has) memcpy(own.data, (char *)data + done, part);
-        status = comm_exchange(comm_world(comm), &own, sizeof own, all);
-        for (int r = 0; r < size && status == STATUS_OK; r++) {
-            if (!all[r].has) continue;
-            memcpy((char *)data + done, all[r].data, part);
-            break;
-        }
-    }
-    free(all);
-    return status;
+    if (rank->ranks->count == rank->ranks->world) return STATUS_OK;
+    return exec_share_bytes(rank->session->exec, has, data, bytes);
 }

@@ -338,7 +338,7 @@ static enum status train(struct session *session, const struct checkpoint_config
         .deadline_ns = limited ? session->begin_ns + (int64_t)(options->time_limit_s * 1e9) : 0,
         .checkpoint = *checkpoint,
     };
-    enum status status = train_all(session->exec, &config, &observer, &session->result);
+    enum status status = train_all(&session->exec, &config, &observer, &session->result);
     if (status == STATUS_STOPPED) say_stopped(session);
     return status;
 }

@@ -1,0 +1,256 @@
+/* A training that goes on with another plan between two steps has the bits of one that does not:
+ * ranks as threads and as processes, slices of ZeRO too. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../comm/trial.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "exec/rank_threads.h"
+#include "exec/train.h"
+#include "kit.h"
+
+#define VIT                                                                                        \
+    "--model vit-micro --data synthetic:size=8,test_count=8,count=80 --batch 32 --epochs 2 "       \
+    "--threads 1 --sum tree --optimizer adamw --clip 0.5 "
+#define DEEP VIT "--strategy 1f1b --stages 4 --micro-batches 4 -n 4"
+#define WIDE VIT "--strategy 1f1b --stages 2 --replicas 2 --micro-batches 2 -n 4"
+
+enum { RANKS = 4, MOST_STEPS = 8 };
+
+/* What each step came to, and the model in the end. */
+struct course {
+    int64_t steps;
+    double loss[MOST_STEPS], norm[MOST_STEPS];
+    uint64_t params;
+};
+
+struct member {
+    int rank;
+    const struct options *options; /* of its two plans; a model NULL: there is one */
+    struct kit_plan plan[2];
+    int changes; /* so far */
+    struct train_state state;
+    struct exec *exec;
+    struct course course;
+    struct rank_threads *threads; /* NULL: it is a process */
+    struct comm_link link;
+    int openings;
+};
+
+static enum status open_comm(void *context, const struct plan *plan, struct comm **out) {
+    struct member *member = context;
+    if (member->threads) return rank_threads_comm(member->threads, member->rank, plan, out);
+    struct comm_config config = {.rank = member->rank,
+                                 .size = RANKS,
+                                 .link = &member->link,
+                                 .epoch = member->openings++,
+                                 .heap_bytes = plan_heap_bytes(plan),
+                                 .channel_bytes = plan_channel_bytes(plan),
+                                 .host = "one"};
+    return comm_open("shm", &config, out);
+}
+
+static void on_starting(void *context, const char *what, int64_t steps) {
+    (void)context, (void)what, (void)steps;
+}
+
+static void on_step(void *context, const struct step_result *result) {
+    struct course *course = context;
+    course->loss[course->steps++] = result->loss;
+}
+
+static void on_norm(void *context, int64_t step, double norm) {
+    ((struct course *)context)->norm[step] = norm;
+}
+
+/* After the second step, in the middle of an epoch; and back after the fourth. */
+static const struct plan *next_plan(void *context, int64_t steps) {
+    struct member *member = context;
+    if (steps != 2 && steps != 4) return NULL;
+    return member->plan[++member->changes % 2].plan;
+}
+
+static enum status train(struct member *member) {
+    struct exec_config engine = {
+        .plan = member->plan[0].plan, .state = &member->state, .meeting = {member, open_comm}};
+    struct train_observer observer = {
+        .context = &member->course, .starting = on_starting, .step = on_step, .norm = on_norm};
+    bool changes = member->plan[1].plan;
+    struct train_config config = {.next_plan = changes ? next_plan : NULL, .context = member};
+    struct train_result result;
+    member->state = train_fresh();
+    TRY(exec_open(&engine, &member->exec));
+    TRY(exec_start(member->exec));
+    TRY(train_all(&member->exec, &config, &observer, &result));
+    if (exec_plan(member->exec) != member->plan[0].plan || result.steps != member->course.steps)
+        return fail(STATUS_BUG, "%lld steps told, %lld done", (long long)member->course.steps,
+                    (long long)result.steps);
+    return exec_param_hash(member->exec, &member->course.params);
+}
+
+/* On the rank's own thread: a device sets up the threads of whoever opens it. */
+static enum status plan_both(struct member *member) {
+    for (int p = 0; p < 2 && member->options[p].model; p++)
+        TRY(kit_plan(&member->options[p], member->rank, RANKS, NULL, &member->plan[p]));
+    return STATUS_OK;
+}
+
+static void close_rank(struct member *member) {
+    exec_close(&member->exec);
+    for (int p = 1; p >= 0; p--) kit_plan_free(&member->plan[p]);
+}
+
+/* --- threads --- */
+
+static enum status train_task(void *context, int rank) {
+    struct member *member = (struct member *)context + rank;
+    TRY(plan_both(member));
+    return train(member);
+}
+
+static enum status close_task(void *context, int rank) {
+    close_rank((struct member *)context + rank);
+    return STATUS_OK;
+}
+
+/* Sums of the ranks that answer for parameters: those of the first pipeline. */
+static struct course of_all(const struct member *members) {
+    struct course all = members[0].course;
+    const struct grid *grid = &members[0].plan[0].plan->config.grid;
+    all.params = 0;
+    for (int p = 0; p < grid->stages; p++)
+        all.params += members[group_rank(grid, GROUP_PIPELINE, 0, p)].course.params;
+    return all;
+}
+
+static struct course run_threads(const char *line, const char *other) {
+    struct options options[2] = {0};
+    struct member members[RANKS] = {0};
+    struct rank_threads *threads;
+    kit_options(line, &options[0]);
+    if (other) kit_options(other, &options[1]);
+    cr_assert_eq(rank_threads_open(RANKS, false, &threads), STATUS_OK);
+    for (int r = 0; r < RANKS; r++) {
+        members[r].rank = r;
+        members[r].threads = threads;
+        members[r].options = options;
+    }
+    cr_assert_eq(rank_threads_do(threads, train_task, members), STATUS_OK);
+    struct course course = of_all(members);
+    rank_threads_try(threads, close_task, members);
+    rank_threads_close(&threads);
+    for (int p = 0; p < 2; p++) options_free(&options[p]);
+    return course;
+}
+
+/* --- processes --- */
+
+struct shared {
+    struct trial_shared trial;
+    struct course course[RANKS];
+};
+
+static void be_rank(struct shared *shared, int rank, const struct options *options) {
+    struct member member = {.rank = rank, .options = options, .link = trial_link(&shared->trial)};
+    enum status status = plan_both(&member);
+    if (status == STATUS_OK) status = train(&member);
+    shared->course[rank] = member.course;
+    if (status != STATUS_OK) atomic_store(&shared->trial.lost, rank);
+    close_rank(&member);
+    _exit(status != STATUS_OK);
+}
+
+static struct course run_processes(const char *line, const char *other) {
+    struct options options[2] = {0};
+    struct shared *shared =
+        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(shared, MAP_FAILED);
+    atomic_store(&shared->trial.lost, -1);
+    kit_options(line, &options[0]);
+    kit_options(other, &options[1]);
+    pid_t pid[RANKS];
+    for (int r = 0; r < RANKS; r++) {
+        pid[r] = fork();
+        if (pid[r] > 0) continue;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        be_rank(shared, r, options);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        int how;
+        cr_assert_eq(waitpid(pid[r], &how, 0), pid[r]);
+        cr_expect(WIFEXITED(how) && WEXITSTATUS(how) == 0, "rank %d ended with %#x", r, how);
+    }
+    struct course all = shared->course[0];
+    for (int r = 1; r < RANKS; r++) all.params += shared->course[r].params; /* one pipeline */
+    munmap(shared, sizeof *shared);
+    for (int p = 0; p < 2; p++) options_free(&options[p]);
+    return all;
+}
+
+/* --- bits --- */
+
+static void expect_equal(const struct course *have, const struct course *want, const char *what) {
+    cr_expect_eq(have->steps, want->steps, "%s", what);
+    for (int64_t s = 0; s < want->steps; s++) {
+        cr_expect_eq(have->loss[s], want->loss[s], "%s, loss of step %d", what, (int)s);
+        cr_expect_eq(have->norm[s], want->norm[s], "%s, norm of step %d", what, (int)s);
+    }
+    cr_expect_eq(have->params, want->params, "%s: %016llx, not %016llx", what,
+                 (unsigned long long)have->params, (unsigned long long)want->params);
+}
+
+Test(exec_plan_change, pipelines_of_threads) {
+    struct course same = run_threads(DEEP, NULL);
+    cr_assert_eq(same.steps, 6);
+    struct course changed = run_threads(DEEP, WIDE);
+    expect_equal(&changed, &same, "4x1, 2x2 and back");
+    changed = run_threads(WIDE, DEEP);
+    expect_equal(&changed, &same, "2x2, 4x1 and back");
+}
+
+Test(exec_plan_change, pipelines_of_processes) {
+    struct course same = run_threads(DEEP, NULL), changed = run_processes(DEEP, WIDE);
+    expect_equal(&changed, &same, "4x1, 2x2 and back");
+}
+
+/* Each rank has slices of parameters and of the optimizer's state, then whole tensors, and back. */
+Test(exec_plan_change, slices) {
+    static const char whole[] = VIT "--strategy ddp -n 4 --micro-batches 1",
+                      sliced[] = VIT "--strategy ddp --zero-stage 3 -n 4 --micro-batches 1";
+    struct course same = run_threads(whole, NULL), changed = run_threads(sliced, whole);
+    expect_equal(&changed, &same, "slices, whole and back");
+}
+
+/* Samples and updates are counted apart: a plan of larger steps begins where one of them begins. */
+Test(exec_plan_change, counts_samples) {
+    struct kit_run *run = kit_open(VIT "--deal 1x4 --epochs 3");
+    struct options options;
+    struct kit_plan large;
+    char said[512] = "";
+    kit_options(VIT "--deal 1x4 --batch 64", &options);
+    cr_assert_eq(kit_plan(&options, 0, 1, run->job.dataset, &large), STATUS_OK);
+    kit_steps(run, 1);
+    log_capture(said, sizeof said);
+    cr_expect_eq(exec_change_plan(&run->exec, large.plan), STATUS_USAGE);
+    log_capture(NULL, 0);
+    cr_expect(strstr(said, "at sample 32 of epoch 1"), "%s", said);
+    kit_steps(run, 1);
+    cr_assert_eq(exec_change_plan(&run->exec, large.plan), STATUS_OK);
+    struct step_result result;
+    cr_assert_eq(exec_step(run->exec, &result), STATUS_OK);
+    cr_expect_eq(result.step, 2);
+    cr_expect(result.epoch == 0 && result.step_in_epoch == 1);
+    cr_expect_eq(result.samples, 16);
+    cr_expect(run->state.done.step == 3 && run->state.next.epoch == 1 &&
+              run->state.next.sample == 0);
+    exec_close(&run->exec);
+    kit_plan_free(&large);
+    options_free(&options);
+    kit_close(&run);
+}
