@@ -255,7 +255,7 @@ enum status run_OUTPUT(struct exec *exec, const struct instr *instr) {
 /* --- the end of a step --- */
 
 enum status post_REPORT(struct exec *exec, const struct instr *instr, struct comm_request **out) {
-    bool reads = exec->list_name == LIST_BODY && exec->train;
+    bool reads = list_is_step(exec->list_name) && exec->train;
     if (reads) TRY(need_batch(exec)); /* also of a rank without the loss */
     int64_t busy_ns = clock_ns() - exec->step_begin_ns - exec->times.of[TIME_COMM];
     exec->share = (struct step_share){.request = exec->asked,

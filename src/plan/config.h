@@ -13,11 +13,6 @@
 struct choice_costs; /* plan/choice.h, as the next */
 struct choice;
 
-/* Programs that rank 0 has made, as texts; of `last` no bytes: no step of an epoch is short. */
-struct program_texts {
-    struct bytes step, last;
-};
-
 struct run_config;
 struct run_config {
     const struct model *model;
@@ -49,9 +44,10 @@ struct run_config {
     int chunks_asked;                 /* by --virtual; 0: the schedule's, or what auto finds */
     int64_t memory_limit;             /* bytes of a rank, for auto; 0: none */
     const struct choice_costs *costs; /* for auto; NULL: rules of the operations */
-    /* Of auto: what another plan of the run has chosen, or rank 0's programs; NULL: choose. */
+    /* Of auto: what another plan of the run has chosen, or the text of rank 0's program; NULL:
+     * choose. */
     const struct choice *chosen;
-    const struct program_texts *agreed;
+    const struct bytes *agreed;
     enum recompute_policy recompute; /* of pipelines */
     int64_t batch;                   /* samples a step, a multiple of R * M */
     enum sum_order sum;

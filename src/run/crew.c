@@ -104,7 +104,7 @@ static enum status open_first(struct crew_rank *rank, void *context) {
 static enum status open_other(struct crew_rank *rank, void *context) {
     struct crew *crew = context;
     const struct session *first = crew->rank[0].session;
-    struct rank_info info = job_info_beside(&first->job, rank->index, crew->world, &crew->programs);
+    struct rank_info info = job_info_beside(&first->job, rank->index, crew->world, &crew->program);
     rank->session->folder = first->folder;
     return job_open(crew->options, &info, &rank->session->job);
 }
@@ -133,7 +133,7 @@ static enum status open_jobs(struct crew *crew) {
     TRY(on_some(crew, open_first, crew, 0, 1, true));
     TRY(open_comms(crew));
     const struct plan *plan = crew->rank[0].session->job.plan;
-    if (plan_is_auto(&plan->config)) plan_texts(plan, &crew->programs);
+    if (plan_is_auto(&plan->config)) crew->program = plan_text(plan);
     if (crew->count == 1) return STATUS_OK;
     return on_some(crew, open_other, crew, 1, crew->count, true);
 }
@@ -212,7 +212,7 @@ void crew_close(struct crew **pointer) {
     }
     tell(crew, NULL, NULL, 0, 0, false);
     for (int r = 0; r < count; r++) pthread_join(crew->rank[r].thread, NULL);
-    program_texts_free(&crew->programs);
+    bytes_free(&crew->program);
     pthread_cond_destroy(&crew->done);
     pthread_cond_destroy(&crew->go);
     pthread_mutex_destroy(&crew->lock);

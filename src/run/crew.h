@@ -35,7 +35,7 @@ struct crew {
     int world; /* of the job */
     struct crew_rank *rank;
     struct thread_positions positions; /* of ranks that are threads */
-    struct program_texts programs;     /* of auto: those of rank 0 */
+    struct bytes program;              /* of auto: the text of rank 0's */
     enum status status;                /* of the first failure that ends the run */
 
     pthread_mutex_t lock; /* guards what follows */

@@ -101,7 +101,7 @@ Test(job_costs, no_device_is_opened_for_a_profile) {
 Test(job_costs, only_who_chooses_is_told) {
     struct measured of = measured_of("auto");
     struct run_config config = of.kit.plan->config;
-    struct program_texts texts = {0};
+    struct bytes text = {0};
     struct job_costs *costs;
     config.rank = 1;
     cr_assert_eq(job_costs_read(&of.options, false, 2, &config, &costs), STATUS_OK);
@@ -109,7 +109,7 @@ Test(job_costs, only_who_chooses_is_told) {
     cr_expect_null(job_costs_choice(costs, &config));
     job_costs_free(&costs);
     config.rank = 0;
-    config.agreed = &texts;
+    config.agreed = &text;
     cr_assert_eq(job_costs_read(&of.options, true, 2, &config, &costs), STATUS_OK);
     cr_expect_not_null(costs->source.profile, "a forecast has use for it");
     cr_expect_null(job_costs_choice(costs, &config));
