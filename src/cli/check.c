@@ -19,7 +19,7 @@
 
 enum { NAME_COLUMNS = 11 }; /* of a row's name */
 
-/* One program of a run, and what was proven of it. */
+/* A program, and what was proven of it. */
 struct checked {
     const char *name;
     const struct program *program;
@@ -27,7 +27,8 @@ struct checked {
     const struct job *job; /* NULL: of a file alone */
 };
 
-static void print_text(const struct checked *checked, FILE *out) {
+static void print_text(const struct checked *checked, const char *name,
+                       const struct step_proof *step, FILE *out) {
     const struct program_proof *proof = &checked->proof;
     const struct grid *grid = &checked->program->grid;
     char ranks[TEXT_BYTES], stages[TEXT_BYTES], replicas[TEXT_BYTES], micros[TEXT_BYTES],
@@ -36,38 +37,45 @@ static void print_text(const struct checked *checked, FILE *out) {
         snprintf(stages, sizeof stages, "%d in a pipeline", grid->stages);
     else
         text_count(grid->stages, "stage", stages);
-    shown_print(out, "proved     %s: %s, %s x %s, %s each, sum %s\n", checked->name,
+    shown_print(out, "proved     %s: %s, %s x %s, %s each, sum %s\n", name,
                 text_count(proof->ranks, "rank", ranks), stages,
                 text_count(grid->replicas, "replica", replicas),
                 text_count(checked->program->micro_batches, "micro-batch", micros),
                 sum_order_name(checked->program->sum));
     fprintf(out, "           %s a step, by %d rules (docs/verify.md)",
-            text_count(proof->instructions, "instruction", instructions), proof->rules);
+            text_count(step->instructions, "instruction", instructions), proof->rules);
     if (proof->walked < proof->ranks)
         fprintf(out, ", on %s; the others do the same", text_count(proof->walked, "rank", ranks));
     fprintf(out, "\n           at most %s of activations in use at once (rank %d)\n",
-            text_count(proof->peak_slots, "slot", slots), proof->peak_rank);
+            text_count(step->peak_slots, "slot", slots), step->peak_rank);
 }
 
-static void print_json(const struct checked *checked, FILE *out) {
+static void print_json(const struct checked *checked, const char *name,
+                       const struct step_proof *step, FILE *out) {
     const struct program_proof *proof = &checked->proof;
     json_t *fits = checked->job ? fit_json(checked->job) : json_null();
     json_t *root =
-        json_pack("{s:o, s:s, s:b, s:i, s:i, s:I, s:i, s:i, s:i}", "fits", fits, "program",
-                  checked->name, "proved", 1, "ranks", proof->ranks, "walked", proof->walked,
-                  "instructions", (json_int_t)proof->instructions, "rules", proof->rules,
-                  "peak_slots", proof->peak_slots, "peak_rank", proof->peak_rank);
+        json_pack("{s:o, s:s, s:b, s:i, s:i, s:I, s:i, s:i, s:i}", "fits", fits, "program", name,
+                  "proved", 1, "ranks", proof->ranks, "walked", proof->walked, "instructions",
+                  (json_int_t)step->instructions, "rules", proof->rules, "peak_slots",
+                  step->peak_slots, "peak_rank", step->peak_rank);
     json_print(root, 0, out);
     json_decref(root);
 }
 
 static enum status prove(const struct options *options, struct checked checked,
-                         const int64_t *samples) {
-    if (program_prove(checked.program, samples, &checked.proof) != STATUS_OK) return STATUS_NO;
-    if (options->json)
-        print_json(&checked, stdout);
-    else if (!options->quiet)
-        print_text(&checked, stdout);
+                         const int64_t *last_samples) {
+    if (program_prove(checked.program, last_samples, &checked.proof) != STATUS_OK) return STATUS_NO;
+    const struct {
+        const char *name;
+        const struct step_proof *step;
+    } steps[] = {{checked.name, &checked.proof.body}, {"short last step", &checked.proof.last}};
+    for (int i = 0; i < 1 + program_has_last(checked.program); i++) {
+        if (options->json)
+            print_json(&checked, steps[i].name, steps[i].step, stdout);
+        else if (!options->quiet)
+            print_text(&checked, steps[i].name, steps[i].step, stdout);
+    }
     return STATUS_OK;
 }
 
@@ -103,12 +111,10 @@ static struct rank_info info_of(const struct options *options) {
 
 static enum status prove_job(const struct options *options, const struct job *job) {
     const struct plan *plan = job->plan;
-    struct checked step = {.name = plan->config.schedule, .program = plan->program, .job = job},
-                   last = {.name = "short last step", .program = plan->last_program, .job = job};
+    struct checked checked = {.name = plan->config.schedule, .program = plan->program, .job = job};
     struct job_fit fit;
     if (!options->json && !options->quiet) fit_print(job, NAME_COLUMNS, stdout);
-    TRY(prove(options, step, NULL));
-    if (plan->last_program) TRY(prove(options, last, plan->last_samples));
+    TRY(prove(options, checked, plan->last_samples));
     return job_fit(job, &fit) ? job_check_memory(job) : STATUS_OK;
 }
 

@@ -29,8 +29,8 @@ enum { NUMERIC_STEPS = 3 }; /* unless --steps says otherwise */
 struct side {
     const struct options *options;
     int ranks;
-    struct job *job;             /* per rank */
-    struct program_texts agreed; /* of auto: rank 0's programs */
+    struct job *job;     /* per rank */
+    struct bytes agreed; /* of auto: rank 0's program */
     struct rank_fault {
         struct fault fault; /* for tests */
         struct exec *exec;
@@ -48,7 +48,7 @@ static enum status plan_rank(void *context, int rank, const struct plan **out) {
     TRY(job_open(side->options, &info, &side->job[rank]));
     *out = side->job[rank].plan;
     if (rank > 0) return STATUS_OK;
-    if (plan_is_auto(&first->plan->config)) plan_texts(first->plan, &side->agreed);
+    if (plan_is_auto(&first->plan->config)) side->agreed = plan_text(first->plan);
     return job_check_memory(first);
 }
 
@@ -94,7 +94,7 @@ static enum status train_side(struct side *side) {
 static void free_side(struct side *side) {
     answer_free(&side->answer);
     for (int r = side->job ? side->ranks - 1 : -1; r >= 0; r--) job_close(&side->job[r]);
-    program_texts_free(&side->agreed);
+    bytes_free(&side->agreed);
     free(side->job);
     free(side->fault);
     free(side->observers);

@@ -16,7 +16,7 @@
  * train.h tells. */
 static const struct exec_observer *observer_of(const struct exec *exec) {
     static const struct exec_observer nobody = {0};
-    bool trains = exec->list_name == LIST_START || exec->list_name == LIST_BODY ||
+    bool trains = exec->list_name == LIST_START || list_is_step(exec->list_name) ||
                   exec->list_name == LIST_DRAIN;
     return trains ? &exec->state->observer : &nobody;
 }
@@ -165,8 +165,8 @@ static void begin_next(struct exec *exec) {
     exec->awaiting = NULL;
 }
 
-void exec_begin_list(struct exec *exec, const struct program *program, enum list_name name) {
-    exec->list = program_list(program, exec->plan->config.rank, name);
+void exec_begin_list(struct exec *exec, enum list_name name) {
+    exec->list = program_list(exec->plan->program, exec->plan->config.rank, name);
     exec->list_name = name;
     exec->list_step = exec->step->number;
     exec->at = 0;
@@ -253,21 +253,19 @@ enum status exec_settle(struct exec *exec) {
     return status == STATUS_OK ? status : failed(exec, status);
 }
 
-static enum status run_list(struct exec *exec, bool body) {
+static enum status run_list(struct exec *exec, bool step) {
     for (bool ended = false; !ended;) {
         TRY(exec_advance(exec, &ended));
         if (exec->awaiting) TRY(exec_wait(exec));
     }
-    return settle_rest(exec, body);
+    return settle_rest(exec, step);
 }
 
-/* The verifier has looked at a body that follows itself; the short last step of an epoch has
- * another. */
-enum status exec_run_list(struct exec *exec, const struct program *program, enum list_name name) {
-    bool body = name == LIST_BODY;
-    if (!body || exec->list != program_list(program, exec->plan->config.rank, name))
-        TRY(exec_settle(exec));
-    exec_begin_list(exec, program, name);
-    enum status status = run_list(exec, body);
+/* The verifier has looked at each step that can follow another. */
+enum status exec_run_list(struct exec *exec, enum list_name name) {
+    bool step = list_is_step(name);
+    if (!step || !list_is_step(exec->list_name)) TRY(exec_settle(exec));
+    exec_begin_list(exec, name);
+    enum status status = run_list(exec, step);
     return status == STATUS_OK ? status : failed(exec, status);
 }

@@ -43,11 +43,10 @@ static enum status take_output(struct exec *exec, int64_t samples, void *output,
 }
 
 static enum status run_round(struct exec *exec, int64_t samples, void *output, bool *here) {
-    const struct program *program = exec->plan->program;
-    TRY(exec_run_list(exec, program, LIST_EVAL_START));
-    TRY(exec_run_list(exec, program, LIST_EVAL));
+    TRY(exec_run_list(exec, LIST_EVAL_START));
+    TRY(exec_run_list(exec, LIST_EVAL));
     TRY(take_output(exec, samples, output, here));
-    return exec_run_list(exec, program, LIST_EVAL_END);
+    return exec_run_list(exec, LIST_EVAL_END);
 }
 
 enum status exec_apply(struct exec *exec, int64_t samples, void *const *field, void *output,

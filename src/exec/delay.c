@@ -25,7 +25,7 @@ static void sleep_until(int64_t end_ns) {
 }
 
 bool delays(const struct exec *exec, const struct instr *instr) {
-    return exec->plan->config.delays && exec->list_name == LIST_BODY && instr_runs_nodes(instr);
+    return exec->plan->config.delays && list_is_step(exec->list_name) && instr_runs_nodes(instr);
 }
 
 enum status delay(struct exec *exec, const struct instr *instr) {

@@ -29,11 +29,11 @@ void bind_inputs(const struct step *step, struct runnable *runnable, int slot,
 }
 
 enum status exec_start(struct exec *exec) {
-    return exec_run_list(exec, exec->plan->program, LIST_START);
+    return exec_run_list(exec, LIST_START);
 }
 
 enum status exec_drain(struct exec *exec) {
-    return exec_run_list(exec, exec->plan->program, LIST_DRAIN);
+    return exec_run_list(exec, LIST_DRAIN);
 }
 
 void exec_ask(struct exec *exec, const struct exec_request *request) {
@@ -115,10 +115,11 @@ double exec_lr(const struct exec *exec) {
     return isnan(state->lr) ? lr_at(&exec->plan->config.lr, state->done.step) : state->lr;
 }
 
-static const struct program *program_of_step(const struct exec *exec, int64_t step) {
+/* The short last step of an epoch has a list of its own. */
+static enum list_name list_of_next(const struct exec *exec) {
     const struct plan *plan = exec->plan;
-    bool last = step % plan->config.steps_per_epoch == plan->config.steps_per_epoch - 1;
-    return last && plan->last_program ? plan->last_program : plan->program;
+    bool last = step_in_epoch(exec) == plan->config.steps_per_epoch - 1;
+    return last && plan->last_samples ? LIST_LAST : LIST_BODY;
 }
 
 /* Samples of the step under way, over all ranks. */
@@ -126,8 +127,7 @@ static int64_t step_samples(const struct exec *exec) {
     const struct run_config *config = &exec->plan->config;
     int64_t total = 0;
     if (exec->step->batch) return exec->step->batch->step_samples;
-    if (program_of_step(exec, step_in_epoch(exec)) != exec->plan->last_program)
-        return config->batch;
+    if (list_of_next(exec) == LIST_BODY) return config->batch;
     for (int g = 0; g < config->replicas * config->micro_batches; g++)
         total += exec->plan->last_samples[g];
     return total;
@@ -219,7 +219,7 @@ enum status exec_step(struct exec *exec, struct step_result *out) {
     struct step *step = exec->step;
     int64_t hidden_before = comm_hidden_ns(exec->comm);
     step_begin(step);
-    enum status status = exec_run_list(exec, program_of_step(exec, step_in_epoch(exec)), LIST_BODY);
+    enum status status = exec_run_list(exec, list_of_next(exec));
     step->times.total_ns = clock_ns() - step->begin_ns;
     step->times.hidden_ns = comm_hidden_ns(exec->comm) - hidden_before;
     if (status == STATUS_OK) step->times.idle_ns = idle_ns(exec);
@@ -243,7 +243,7 @@ bool exec_norm(const struct exec *exec, int64_t number, double *out) {
 static enum status run_rounds(struct exec *exec) {
     enum status status = STATUS_OK;
     for (int64_t r = 0; r < exec->plan->eval_rounds && status == STATUS_OK; r++) {
-        status = exec_run_list(exec, exec->plan->program, LIST_EVAL);
+        status = exec_run_list(exec, LIST_EVAL);
         if (exec->step->batch) loader_release(exec->eval);
         exec->step->batch = NULL;
         bool told = exec->sink && exec->sink->round && r + 1 < exec->plan->eval_rounds;
@@ -257,9 +257,9 @@ static enum status run_rounds(struct exec *exec) {
 static enum status run_evaluation(struct exec *exec) {
     step_begin(exec->step);
     if (exec->eval) loader_seek(exec->eval, 0, 0);
-    TRY(exec_run_list(exec, exec->plan->program, LIST_EVAL_START));
+    TRY(exec_run_list(exec, LIST_EVAL_START));
     TRY(run_rounds(exec));
-    return exec_run_list(exec, exec->plan->program, LIST_EVAL_END);
+    return exec_run_list(exec, LIST_EVAL_END);
 }
 
 /* What is evaluated is what is saved: replica 0's running statistics. */

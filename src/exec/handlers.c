@@ -265,7 +265,7 @@ enum status run_OUTPUT(struct exec *exec, const struct instr *instr) {
 
 enum status post_REPORT(struct exec *exec, const struct instr *instr, struct comm_request **out) {
     struct step *step = exec->step;
-    bool reads = exec->list_name == LIST_BODY && exec->train;
+    bool reads = list_is_step(exec->list_name) && exec->train;
     if (reads) TRY(need_batch(exec)); /* also of a rank without the loss */
     int64_t busy_ns = clock_ns() - step->begin_ns - step->times.of[TIME_COMM];
     step->share = (struct step_share){.request = step->asked,

@@ -37,7 +37,7 @@ static enum status run_kernel(struct exec *exec, const struct graph *graph, cons
                               void **in, void **out) {
     const struct exec_observer *observer = &exec->state->observer;
     if (!node->kernel) return STATUS_OK;
-    if (!observer->node || exec->list_name != LIST_BODY)
+    if (!observer->node || !list_is_step(exec->list_name))
         return kernel_run(node->kernel, in, out, exec->scratch, NULL);
     int64_t begin = clock_ns();
     TRY(kernel_run(node->kernel, in, out, exec->scratch, NULL));

@@ -235,7 +235,7 @@ enum status run_COMMIT(struct exec *exec, const struct instr *instr) {
 enum status exec_save(struct exec *exec, struct saving *saving) {
     saving->all = MEM_ARRAY(struct save_report, comm_size(exec->comm));
     exec->saving = saving;
-    enum status status = exec_run_list(exec, exec->plan->program, LIST_SAVE);
+    enum status status = exec_run_list(exec, LIST_SAVE);
     exec->saving = NULL;
     for (int i = 0; i < saving->whole_count; i++) free(saving->whole[i].plain);
     free(saving->whole);

@@ -140,16 +140,16 @@ static inline bool is_alone(const struct exec *exec) {
 /* Local. Runs a list from its first instruction, one call an instruction: as far as it goes without
  * waiting. exec->awaiting is what the instruction waits for, if it does: call again when that is
  * done. *ended is set behind the last one. */
-void exec_begin_list(struct exec *exec, const struct program *program, enum list_name name);
+void exec_begin_list(struct exec *exec, enum list_name name);
 enum status exec_advance(struct exec *exec, bool *ended);
 /* Blocking. The one place where the executor waits for other ranks. */
 enum status exec_wait(struct exec *exec);
 /* Collective, blocking. What REPORT has posted, if it is under way. */
 enum status exec_await_losses(struct exec *exec);
-/* Collective, blocking. The list from begin to end, and what it posted; but what a body leaves
- * under way on what lasts (resource_lasts) goes on until somebody touches that, or another list
- * begins. */
-enum status exec_run_list(struct exec *exec, const struct program *program, enum list_name name);
+/* Collective, blocking. The list from begin to end, and what it posted; but what a step leaves
+ * under way on what lasts (resource_lasts) goes on until somebody touches that, or a list begins
+ * that is no step. */
+enum status exec_run_list(struct exec *exec, enum list_name name);
 
 /* Local. The communicator tells when what is posted is done; until exec_listen(exec, false). */
 void exec_listen(struct exec *exec, bool on);

@@ -1,6 +1,6 @@
 /* See agree.h. The choice is a function of options, model and costs; but costs are those of a
  * machine, and ranks of several may come to several choices. So rank 0's holds. For the same reason
- * a resumed run takes the programs of the one before it: it may go on elsewhere. */
+ * a resumed run takes the program of the one before it: it may go on elsewhere. */
 #include "job/agree.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "job/paths.h"
 
 enum { PROGRAM_LIMIT = 512 << 20, CONFIG_LIMIT = 1 << 20 };
-static const char step_file[] = "program.txt", last_file[] = "program-last.txt";
+static const char file_name[] = "program.txt";
 
 /* What the choice depends on, beside what a resumed run cannot change. */
 static const enum option_id deciding[] = {
@@ -40,18 +40,18 @@ static bool same_options(const struct options *options, const char *path) {
     return same;
 }
 
-static enum status read_text(const char *folder, const char *name, struct bytes *out) {
-    char *path = folder_path(folder, name);
+static enum status read_text(const char *folder, struct bytes *out) {
+    char *path = folder_path(folder, file_name);
     enum status status = file_exists(path) ? file_read(path, PROGRAM_LIMIT, out) : STATUS_OK;
     free(path);
     return status;
 }
 
-/* Whether they are for the ranks of this run; the plan looks at all the rest. */
+/* Whether it is for the ranks of this run; the plan looks at all the rest. */
 static bool is_for(const struct run_config *config, const struct bytes *text) {
     struct program *program = NULL;
     if (!text->count ||
-        program_parse(step_file, (const char *)text->data, text->count, &program) != STATUS_OK)
+        program_parse(file_name, (const char *)text->data, text->count, &program) != STATUS_OK)
         return false;
     bool is = program->ranks == config->ranks && program->grid.stages == config->grid.stages &&
               program->grid.replicas == config->replicas &&
@@ -61,31 +61,21 @@ static bool is_for(const struct run_config *config, const struct bytes *text) {
 }
 
 void agree_saved(const struct options *options, const struct run_config *config,
-                 struct program_texts *out) {
-    *out = (struct program_texts){0};
+                 struct bytes *out) {
+    *out = (struct bytes){0};
     if (!options->resume || !plan_is_auto(config) || !option_is_set(options, OPTION_out)) return;
     char *path = folder_path(options->out, "config.yml");
-    bool taken = same_options(options, path) &&
-                 read_text(options->out, step_file, &out->step) == STATUS_OK &&
-                 read_text(options->out, last_file, &out->last) == STATUS_OK &&
-                 is_for(config, &out->step);
+    bool taken = same_options(options, path) && read_text(options->out, out) == STATUS_OK &&
+                 is_for(config, out);
     free(path);
-    if (!taken) program_texts_free(out);
-}
-
-static enum status save_text(const char *folder, const char *name, const struct bytes *text) {
-    char *path = folder_path(folder, name);
-    enum status status = file_write_text(path, (const char *)text->data);
-    free(path);
-    return status;
+    if (!taken) bytes_free(out);
 }
 
 enum status agree_save(const struct plan *plan, const char *folder) {
-    struct program_texts texts;
-    plan_texts(plan, &texts);
-    enum status status = save_text(folder, step_file, &texts.step);
-    bool both = plan_is_auto(&plan->config) && texts.last.count;
-    if (status == STATUS_OK && both) status = save_text(folder, last_file, &texts.last);
-    program_texts_free(&texts);
+    struct bytes text = plan_text(plan);
+    char *path = folder_path(folder, file_name);
+    enum status status = file_write_text(path, (const char *)text.data);
+    free(path);
+    bytes_free(&text);
     return status;
 }

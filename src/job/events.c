@@ -119,23 +119,20 @@ struct trace_message events_message(const struct instr *instr, const struct grid
 }
 
 /* Each instruction once, what it posted once more, and waits. */
-static size_t list_events(const struct plan *plan, const struct program *program,
-                          enum list_name name) {
-    if (!program) return 0;
-    const struct instr_list *list = program_list(program, plan->config.rank, name);
+static size_t list_events(const struct plan *plan, enum list_name name) {
+    const struct instr_list *list = program_list(plan->program, plan->config.rank, name);
     int64_t count = list->count + exec_most_waits(plan, list);
     for (int i = 0; i < list->count; i++) count += instr_row(&list->items[i])->queue == QUEUE_COMM;
     return (size_t)count;
 }
 
 size_t events_of_step(const struct plan *plan) {
-    size_t whole = list_events(plan, plan->program, LIST_BODY),
-           last = list_events(plan, plan->last_program, LIST_BODY);
+    size_t whole = list_events(plan, LIST_BODY), last = list_events(plan, LIST_LAST);
     return whole > last ? whole : last;
 }
 
 size_t events_of_drain(const struct plan *plan) {
-    return list_events(plan, plan->program, LIST_DRAIN);
+    return list_events(plan, LIST_DRAIN);
 }
 
 struct trace_config events_trace_config(const struct plan *plan, const struct options *options,

@@ -167,13 +167,13 @@ static void measure_machine(struct job *job) {
 static enum status make_plan(struct job *job, const struct rank_info *info,
                              struct run_config *config) {
     struct bytes text = {0};
-    struct program_texts saved = {0};
+    struct bytes saved = {0};
     const char *path = option_is_set(&job->options, OPTION_program) ? job->options.program : NULL;
     enum { PROGRAM_LIMIT = 512 << 20 }; /* the text of the largest takes a third of it */
     if (path) TRY(file_read(path, PROGRAM_LIMIT, &text));
     measure_before(job, info);
     if (!info->agreed) agree_saved(&job->options, config, &saved);
-    config->agreed = info->agreed ? info->agreed : saved.step.count ? &saved : NULL;
+    config->agreed = info->agreed ? info->agreed : saved.count ? &saved : NULL;
     job->agreed = config->agreed;
     enum status status = STATUS_OK;
     if (info->weighed && !config->dry)
@@ -181,7 +181,7 @@ static enum status make_plan(struct job *job, const struct rank_info *info,
     if (status == STATUS_OK) status = plan_to_fit(job, info, config, path ? &text : NULL);
     if (status == STATUS_OK) measure_machine(job);
     job->agreed = NULL;
-    program_texts_free(&saved);
+    bytes_free(&saved);
     bytes_free(&text);
     return status;
 }
@@ -208,13 +208,13 @@ enum status job_open(const struct options *options, const struct rank_info *info
 }
 
 struct rank_info job_info_beside(const struct job *first, int rank, int ranks,
-                                 const struct program_texts *agreed) {
+                                 const struct bytes *agreed) {
     return (struct rank_info){.rank = rank,
                               .ranks = ranks,
                               .dataset = first->dataset,
                               .before = first->before,
                               .library_bytes = first->plan->memory.library,
-                              .agreed = agreed->step.count ? agreed : NULL,
+                              .agreed = agreed->count ? agreed : NULL,
                               .forward_batch = first->plan->config.forward_batch,
                               .forward = first->plan->config.forward,
                               .loads = first->plan->config.weights};

@@ -20,10 +20,10 @@ struct rank_info {
     bool spread;             /* ranks are on several machines, as far as known before they meet */
     struct mem_parts before; /* of the process, as its first rank found it; 0: this is the first */
     size_t library_bytes; /* of a rank's estimate, as the first of the process found it; likewise */
-    const struct program_texts *agreed; /* of auto: rank 0's programs; NULL: not known yet */
-    int64_t forward_batch;              /* as in struct run_config */
-    bool forward;                       /* nothing is trained */
-    bool loads;                         /* it may read weights at any time */
+    const struct bytes *agreed; /* of auto: rank 0's program; NULL: not known yet */
+    int64_t forward_batch;      /* as in struct run_config */
+    bool forward;               /* nothing is trained */
+    bool loads;                 /* it may read weights at any time */
 };
 
 /* What ranks that share a memory told one another of themselves as they met: how many there are,
@@ -37,11 +37,11 @@ struct job {
     struct options options; /* with every default resolved; texts belong to the caller's options */
     struct dataset *dataset;
     bool owns_dataset;
-    struct plan *plan;                  /* with the configuration of the run */
-    struct costs *costs;                /* that the options name */
-    const struct program_texts *agreed; /* of auto, while the job is opened: what it is made with */
-    bool threads;                       /* the ranks share this process */
-    struct cores_share cores;           /* of this host, as far as known */
+    struct plan *plan;          /* with the configuration of the run */
+    struct costs *costs;        /* that the options name */
+    const struct bytes *agreed; /* of auto, while the job is opened: what it is made with */
+    bool threads;               /* the ranks share this process */
+    struct cores_share cores;   /* of this host, as far as known */
     int local_ranks;    /* ranks of this host, as far as known; may be set once more is known */
     int first_local;    /* as in the rank info */
     bool to_start;      /* likewise */
@@ -64,9 +64,9 @@ struct job {
 enum status job_open(const struct options *options, const struct rank_info *info, struct job *out);
 void job_close(struct job *job);
 /* Local. What rank `rank` is told that is a thread beside the one of `first`: what the process
- * knows already. `agreed` may have no texts. All is borrowed. */
+ * knows already. `agreed` may be empty. All is borrowed. */
 struct rank_info job_info_beside(const struct job *first, int rank, int ranks,
-                                 const struct program_texts *agreed);
+                                 const struct bytes *agreed);
 
 /* Local. Completes the plan's estimate by what this process takes beside its arrays. For job_open.
  */

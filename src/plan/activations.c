@@ -96,8 +96,7 @@ static size_t place_micros(struct plan *plan, const struct placement_config *con
 /* The smaller of the two forms; one slot has nobody to share with. */
 void plan_activations(struct plan *plan, const struct placement_config *of) {
     struct placement_config config = *of;
-    plan->forms = forms_of(plan->program, plan->last_program, plan->config.rank, plan->sizes,
-                           plan->chunk_count);
+    plan->forms = forms_of(plan->program, plan->config.rank, plan->sizes, plan->chunk_count);
     plan->split = config.life.split;
     size_t joint = place_micros(plan, &config);
     plan->memory.activations = joint;

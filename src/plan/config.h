@@ -13,11 +13,6 @@
 
 struct choice; /* plan/choice.h */
 
-/* Programs that rank 0 has made, as texts; of `last` no bytes: no step of an epoch is short. */
-struct program_texts {
-    struct bytes step, last;
-};
-
 struct run_config {
     const struct model *model;
     const struct dataset *dataset; /* the caller's; outlives the run */
@@ -44,9 +39,10 @@ struct run_config {
     int cut_count;
     int chunks_asked;     /* by --virtual; 0: the schedule's, or what auto finds */
     int64_t memory_limit; /* bytes of a rank, for auto; 0: none */
-    /* Of auto: what another plan of the run has chosen, or rank 0's programs; NULL: choose. */
+    /* Of auto: what another plan of the run has chosen, or the text of rank 0's program; NULL:
+     * choose. */
     const struct choice *chosen;
-    const struct program_texts *agreed;
+    const struct bytes *agreed;
     enum recompute_policy recompute; /* of pipelines */
     int64_t batch;                   /* samples a step, a multiple of R * M */
     enum sum_order sum;

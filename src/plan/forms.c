@@ -7,27 +7,27 @@
 
 enum { KEPT_F = 1, LIGHT_F = 2 };
 
-/* Adds how the forwards of a program use each slot. */
-static void look(const struct program *program, int rank, const struct chunk_sizes *sizes,
-                 unsigned *uses, bool *blocks) {
-    const struct instr_list *body = program ? program_list(program, rank, LIST_BODY) : NULL;
-    for (int i = 0; body && i < body->count; i++) {
-        const struct instr *instr = &body->items[i];
+/* Adds how the forwards of a list use each slot. */
+static void look(const struct grid *grid, const struct instr_list *list,
+                 const struct chunk_sizes *sizes, unsigned *uses, bool *blocks) {
+    for (int i = 0; i < list->count; i++) {
+        const struct instr *instr = &list->items[i];
         if (instr->op != INSTR_F) continue;
-        int slot = sizes_slot(sizes, grid_chunk(&program->grid, instr->stage), instr->slot);
+        int slot = sizes_slot(sizes, grid_chunk(grid, instr->stage), instr->slot);
         uses[slot] |= instr->flags & INSTR_AGAIN ? LIGHT_F : KEPT_F;
         *blocks |= instr->flags & INSTR_BLOCK;
     }
 }
 
 /* A slot without a forward has what is there anyhow. */
-struct slot_forms forms_of(const struct program *program, const struct program *last, int rank,
-                           const struct chunk_sizes *sizes, int chunks) {
+struct slot_forms forms_of(const struct program *program, int rank, const struct chunk_sizes *sizes,
+                           int chunks) {
     int count = sizes_slot(sizes, chunks, 0);
     struct slot_forms forms = {.of = MEM_ARRAY(enum slot_form, count + 1)};
     unsigned *uses = MEM_ARRAY(unsigned, count + 1);
-    look(program, rank, sizes, uses, &forms.blocks);
-    look(last, rank, sizes, uses, &forms.blocks);
+    for (int l = LIST_BODY; l <= LIST_LAST; l++)
+        look(&program->grid, program_list(program, rank, (enum list_name)l), sizes, uses,
+             &forms.blocks);
     for (int s = 0; s < count; s++) {
         forms.mixed |= uses[s] == (KEPT_F | LIGHT_F);
         forms.has[FORM_KEPT] |= uses[s] & KEPT_F;

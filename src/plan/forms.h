@@ -1,4 +1,4 @@
-/* Forms of slots: what a slot keeps between forward and backward, told by the programs of a run.
+/* Forms of slots: what a slot keeps between forward and backward, told by the program of a run.
  *
  * A slot whose micro-batches all run a light F keeps what came into the stage, or into each block
  * of it; every other one keeps all that backward reads. They differ in memory, so each form has
@@ -17,10 +17,10 @@ struct slot_forms {
     bool blocks; /* what is light is made again block by block */
 };
 
-/* Local. The forms of a rank's slots, of which there are as many as `sizes` says; `last` may be
- * NULL. The caller frees the result with forms_free. */
-struct slot_forms forms_of(const struct program *program, const struct program *last, int rank,
-                           const struct chunk_sizes *sizes, int chunks);
+/* Local. The forms of a rank's slots, of which there are as many as `sizes` says. The caller frees
+ * the result with forms_free. */
+struct slot_forms forms_of(const struct program *program, int rank, const struct chunk_sizes *sizes,
+                           int chunks);
 void forms_free(struct slot_forms *forms);
 
 #endif

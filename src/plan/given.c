@@ -110,9 +110,7 @@ enum status given_check_buckets(const struct plan *plan, const char *name) {
 
 enum status given_check(const struct plan *plan, const char *name) {
     TRY(check_program(plan, name));
-    TRY(ties_check(&plan->ties, plan->program, name));
-    TRY(program_verify(plan->program, NULL));
-    return given_check_buckets(plan, name);
+    return ties_check(&plan->ties, plan->program, name);
 }
 
 static void groups_text(const struct program *program, char *text, size_t bytes) {
@@ -124,12 +122,13 @@ static void groups_text(const struct program *program, char *text, size_t bytes)
     }
 }
 
-/* A rank has one set of buckets, whichever program it runs. */
-static enum status check_last_buckets(const struct plan *plan, const char *name) {
+/* A rank has one set of buckets, whichever list it runs. */
+static enum status check_last_buckets(const struct plan *plan, const struct program *last,
+                                      const char *name) {
     const struct rank_program *own = program_of(plan->program, plan->config.rank),
-                              *last = program_of(plan->last_program, plan->config.rank);
+                              *other = program_of(last, plan->config.rank);
     for (int c = 0; c < plan->chunk_count; c++) {
-        const struct chunk_sizes *a = &own->chunk[c], *b = &last->chunk[c];
+        const struct chunk_sizes *a = &own->chunk[c], *b = &other->chunk[c];
         if (a->windows != b->windows || a->gathered != b->gathered)
             return fail(STATUS_USAGE,
                         "%s: stage %d has %d windows and %d gathered, in the short last step of an "
@@ -147,14 +146,15 @@ static enum status check_last_buckets(const struct plan *plan, const char *name)
     return STATUS_OK;
 }
 
-/* Both programs of a run name groups by their number: they must declare the same. */
-enum status given_check_last(const struct plan *plan, const char *name) {
-    char own[128], last[128];
+/* All lists of a program name groups by their number. */
+enum status given_check_last(const struct plan *plan, const struct program *last,
+                             const char *name) {
+    char own[128], other[128];
     groups_text(plan->program, own, sizeof own);
-    groups_text(plan->last_program, last, sizeof last);
-    if (strcmp(own, last) == 0) return check_last_buckets(plan, name);
+    groups_text(last, other, sizeof other);
+    if (strcmp(own, other) == 0) return check_last_buckets(plan, last, name);
     return fail(STATUS_USAGE,
                 "%s: groups \"%s\", the short last step of an epoch has \"%s\"\n"
                 "  declare the same groups in the same order, or --drop-last",
-                name, own, last);
+                name, own, other);
 }

@@ -8,8 +8,8 @@
 /* Local. The program of `plan`, called `name`, has the run's shape, and does its training.
  * STATUS_USAGE with what differs. */
 enum status given_check(const struct plan *plan, const char *name);
-/* Local. The program of the short last step of an epoch goes with it. */
-enum status given_check_last(const struct plan *plan, const char *name);
+/* Local. The body of `last`, the run's short last step, can be a list of it. */
+enum status given_check_last(const struct plan *plan, const struct program *last, const char *name);
 
 /* Local. The program has the buckets of this model. */
 enum status given_check_buckets(const struct plan *plan, const char *name);

@@ -31,30 +31,29 @@ static bool holds_all(const struct plan *plan) {
     return has_stage(plan) && stage_count(plan) == 1;
 }
 
-static bool program_has(const struct program *program, int rank, enum instr_op op,
-                        unsigned without_flags) {
-    const struct instr_list *body = program ? program_list(program, rank, LIST_BODY) : NULL;
-    for (int i = 0; body && i < body->count; i++) {
-        if (body->items[i].op == op && !(body->items[i].flags & without_flags)) return true;
+static bool list_has(const struct plan *plan, enum list_name name, enum instr_op op,
+                     unsigned without_flags) {
+    const struct instr_list *list = program_list(plan->program, plan->config.rank, name);
+    for (int i = 0; i < list->count; i++) {
+        if (list->items[i].op == op && !(list->items[i].flags & without_flags)) return true;
     }
     return false;
 }
 
-static bool either_has(const struct plan *plan, enum instr_op op, unsigned without_flags) {
-    int rank = plan->config.rank;
-    return program_has(plan->program, rank, op, without_flags) ||
-           program_has(plan->last_program, rank, op, without_flags);
+static bool steps_have(const struct plan *plan, enum instr_op op, unsigned without_flags) {
+    return list_has(plan, LIST_BODY, op, without_flags) ||
+           list_has(plan, LIST_LAST, op, without_flags);
 }
 
 /* Does a pass of another slot run between two segments of a pass? */
-static bool is_interrupted(const struct program *program, int rank) {
-    const struct instr_list *body = program_list(program, rank, LIST_BODY);
-    const struct chunk_sizes *sizes = program_of(program, rank)->chunk;
+static bool is_interrupted(const struct plan *plan, enum list_name name) {
+    const struct instr_list *list = program_list(plan->program, plan->config.rank, name);
+    const struct chunk_sizes *sizes = program_of(plan->program, plan->config.rank)->chunk;
     int open = -1; /* the slot of the last pass, where that was a segment with others to come */
-    for (int i = 0; i < body->count; i++) {
-        const struct instr *instr = &body->items[i];
+    for (int i = 0; i < list->count; i++) {
+        const struct instr *instr = &list->items[i];
         if (!instr_runs_nodes(instr)) continue;
-        int chunk = grid_chunk(&program->grid, instr->stage),
+        int chunk = grid_chunk(&plan->program->grid, instr->stage),
             slot = sizes_slot(sizes, chunk, instr->slot);
         if (open >= 0 && slot != open) return true;
         int last = instr_is_forward(instr) ? 0 : sizes[chunk].buckets - 1;
@@ -63,19 +62,14 @@ static bool is_interrupted(const struct program *program, int rank) {
     return false;
 }
 
-static bool either_is_interrupted(const struct plan *plan) {
-    int rank = plan->config.rank;
-    return is_interrupted(plan->program, rank) ||
-           (plan->last_program && is_interrupted(plan->last_program, rank));
-}
-
 static struct placement_config placement_of(const struct plan *plan) {
-    bool adds = either_has(plan, INSTR_B, INSTR_NEW) || either_has(plan, INSTR_W, INSTR_NEW);
-    bool split = either_has(plan, INSTR_W, 0);
+    bool adds = steps_have(plan, INSTR_B, INSTR_NEW) || steps_have(plan, INSTR_W, INSTR_NEW);
+    bool split = steps_have(plan, INSTR_W, 0);
     return (struct placement_config){
         .life = {.split = split,
-                 .mixed = split && either_has(plan, INSTR_B, 0),
-                 .segments_apart = either_is_interrupted(plan),
+                 .mixed = split && steps_have(plan, INSTR_B, 0),
+                 .segments_apart =
+                     is_interrupted(plan, LIST_BODY) || is_interrupted(plan, LIST_LAST),
                  .lockstep = plan->config.sync_bn && plan->config.cell.replica_count > 1},
         .gradients_outside = !adds && !split};
 }
@@ -239,59 +233,55 @@ static void plan_samples(struct plan *plan) {
 static enum status build_program(const struct plan *plan, const int64_t *samples,
                                  struct program **out) {
     const struct run_config *config = &plan->config;
-    struct schedule_config schedule = {.grid = config->grid,
-                                       .micro_batches = config->forward ? 0 : config->micro_batches,
-                                       .behind_output = stage_count(plan) - 1 -
-                                                        ranges_output_stage(&plan->micro[0].ranges),
-                                       .sum = own_order(config),
-                                       .samples = samples,
-                                       .clips = config->clip > 0,
-                                       .shares = config->sync_bn,
-                                       .ties = plan->ties.item,
-                                       .tie_count = plan->ties.count,
-                                       .buckets = plan->buckets.count,
-                                       .recompute = config->recompute,
-                                       .orders = plan_orders(plan)};
+    struct schedule_config schedule = {
+        .grid = config->grid,
+        .micro_batches = config->forward ? 0 : config->micro_batches,
+        .behind_output = stage_count(plan) - 1 - ranges_output_stage(&plan->micro[0].ranges),
+        .sum = own_order(config),
+        .samples = samples,
+        .clips = plan->program ? program_clips(plan->program) : config->clip > 0,
+        .shares = config->sync_bn,
+        .ties = plan->ties.item,
+        .tie_count = plan->ties.count,
+        .buckets = plan->buckets.count,
+        .recompute = config->recompute,
+        .orders = plan_orders(plan)};
     TRY(schedule_build(config->schedule, &schedule, out));
-    /* Channels are opened once, for both programs of a run. */
-    if (plan->program) (*out)->credits = plan->program->credits;
     struct sync_config sync = {.buckets = plan->buckets.count,
                                .kept = plan->buckets.kept,
                                .sliced = config->sliced,
                                .prefetch = plan->buckets.ahead};
-    TRY(sync_insert(config->sync, *out, &sync));
-    return program_verify(*out, samples);
+    return sync_insert(config->sync, *out, &sync);
 }
 
-/* Memory is for the program that needs most. */
-static void take_sizes(struct plan *plan, const struct program *program) {
-    const struct rank_program *own = program_of(program, plan->config.rank);
-    if (!has_stage(plan)) return;
-    if (own->grads > plan->grads) plan->grads = own->grads;
-    for (int c = 0; c < plan->chunk_count; c++) {
-        plan->sizes[c].buckets = own->chunk[c].buckets;
-        plan->sizes[c].windows = own->chunk[c].windows;
-        plan->sizes[c].gathered = own->chunk[c].gathered;
-        plan->sizes[c].kept = own->chunk[c].kept;
-        if (own->chunk[c].slots > plan->sizes[c].slots) plan->sizes[c].slots = own->chunk[c].slots;
-    }
+/* The short last step, where the run has one and a given program leaves it out. */
+static enum status add_last(struct plan *plan, const char *name) {
+    struct program *last = NULL;
+    if (!plan->last_samples == !program_has_last(plan->program)) return STATUS_OK;
+    enum status status =
+        plan->last_samples ? build_program(plan, plan->last_samples, &last) : STATUS_OK;
+    if (status == STATUS_OK && last) status = given_check_last(plan, last, name);
+    if (status == STATUS_OK) program_set_last(plan->program, last);
+    program_free(&last);
+    return status;
 }
 
-static enum status plan_programs(struct plan *plan, const char *name, const struct bytes *text) {
+static enum status plan_program(struct plan *plan, const char *name, const struct bytes *text) {
     if (plan->config.agreed) {
         TRY(plan_check_agreed(plan));
-        TRY(given_check_buckets(plan, PLAN_AGREED));
     } else if (text) {
         TRY(program_parse(name, (const char *)text->data, text->count, &plan->program));
         TRY(given_check(plan, name));
     } else {
         TRY(build_program(plan, NULL, &plan->program));
     }
-    if (plan->last_samples && !plan->last_program)
-        TRY(build_program(plan, plan->last_samples, &plan->last_program));
-    if (plan->last_program) TRY(given_check_last(plan, name));
-    take_sizes(plan, plan->program);
-    if (plan->last_program) take_sizes(plan, plan->last_program);
+    TRY(add_last(plan, name));
+    TRY(program_verify(plan->program, plan->last_samples));
+    if (plan->config.agreed || text)
+        TRY(given_check_buckets(plan, plan->config.agreed ? PLAN_AGREED : name));
+    const struct rank_program *own = program_of(plan->program, plan->config.rank);
+    if (has_stage(plan)) plan->grads = own->grads;
+    for (int c = 0; c < plan->chunk_count; c++) plan->sizes[c] = own->chunk[c];
     /* Segment 0 is all then. */
     for (int c = 0; c < plan->chunk_count; c++)
         if (plan->sizes[c].buckets == 1) buckets_join(&plan->chunk[c].buckets);
@@ -421,7 +411,7 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     TRY_GOTO(cut_micro(plan, &plan->micro[0]), failed);
     TRY_GOTO(plan_chunks(plan), failed);
     TRY_GOTO(check_statistics(plan), failed);
-    TRY_GOTO(plan_programs(plan, program_name, program_text), failed);
+    TRY_GOTO(plan_program(plan, program_name, program_text), failed);
     TRY_GOTO(plan_other_graphs(plan), failed);
     for (int i = 1; i < plan->micro_count; i++) TRY_GOTO(cut_micro(plan, &plan->micro[i]), failed);
     cut_segments(plan);
@@ -456,7 +446,6 @@ void plan_free(struct plan **plan) {
     stage_buckets_free(&(*plan)->buckets);
     forms_free(&(*plan)->forms);
     program_free(&(*plan)->program);
-    program_free(&(*plan)->last_program);
     device_close(&(*plan)->device);
     free((*plan)->last_samples);
     store_layout_free(&(*plan)->store);

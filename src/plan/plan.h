@@ -62,15 +62,15 @@ enum { PLAN_MAX_MICRO = 6 };
 struct plan {
     struct run_config config;
     struct device *device;
-    struct program *program, *last_program;   /* a step; the short last step of an epoch, or NULL */
-    int64_t *last_samples;                    /* per micro-batch of the short last step */
-    struct choice choice;                     /* of auto; empty with other schedules */
-    struct partition partition;               /* of the model into stages */
-    struct ties ties;                         /* of the stages; buckets and all */
-    struct holdings holdings;                 /* of this rank */
-    struct bucket_rules rules;                /* by which buckets are made */
-    struct stage_buckets buckets;             /* of all stages of the model */
-    struct chunk_plan chunk[GRID_MAX_CHUNKS]; /* of this rank */
+    struct program *program;                   /* has list last where last_samples says so */
+    int64_t *last_samples;                     /* per micro-batch of the short last step */
+    struct choice choice;                      /* of auto; empty with other schedules */
+    struct partition partition;                /* of the model into stages */
+    struct ties ties;                          /* of the stages; buckets and all */
+    struct holdings holdings;                  /* of this rank */
+    struct bucket_rules rules;                 /* by which buckets are made */
+    struct stage_buckets buckets;              /* of all stages of the model */
+    struct chunk_plan chunk[GRID_MAX_CHUNKS];  /* of this rank */
     struct chunk_sizes sizes[GRID_MAX_CHUNKS]; /* the most that any program of the run needs */
     int chunk_count;
     struct slot_forms forms;                 /* of this rank's slots */

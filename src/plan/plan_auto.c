@@ -34,15 +34,9 @@ static size_t other_bytes(const struct plan *plan) {
            loader_bytes(config->dataset, &plan->eval_loader);
 }
 
-static enum status parse(const char *name, const struct bytes *text, struct program **out) {
-    return text->count ? program_parse(name, (const char *)text->data, text->count, out)
-                       : STATUS_OK;
-}
-
 static enum status take_agreed(struct plan *plan) {
-    const struct program_texts *agreed = plan->config.agreed;
-    TRY(parse(PLAN_AGREED, &agreed->step, &plan->program));
-    TRY(parse(PLAN_AGREED, &agreed->last, &plan->last_program));
+    const struct bytes *text = plan->config.agreed;
+    TRY(program_parse(PLAN_AGREED, (const char *)text->data, text->count, &plan->program));
     plan->config.grid.chunks = plan->program->grid.chunks;
     plan->config.grid.v_shape = plan->program->grid.v_shape;
     return STATUS_OK;
@@ -80,35 +74,21 @@ static bool fits(const struct plan *plan, const struct program *program) {
 }
 
 enum status plan_check_agreed(const struct plan *plan) {
-    bool last = !plan->last_program == !plan->last_samples &&
-                (!plan->last_program || fits(plan, plan->last_program));
+    bool last = program_has_last(plan->program) == (plan->last_samples != NULL);
     char ranks[TEXT_BYTES], stages[TEXT_BYTES];
     if (!fits(plan, plan->program) || !last)
         return fail(STATUS_USAGE, "%s: the program is for another run: %s, %s", PLAN_AGREED,
                     text_count(plan->program->ranks, "rank", ranks),
                     text_count(plan->program->grid.stages, "stage", stages));
-    TRY(ties_check(&plan->ties, plan->program, PLAN_AGREED));
-    TRY(program_verify(plan->program, NULL));
-    return plan->last_program ? program_verify(plan->last_program, plan->last_samples) : STATUS_OK;
+    return ties_check(&plan->ties, plan->program, PLAN_AGREED);
 }
 
-static void print_text(const struct program *program, struct bytes *out) {
+struct bytes plan_text(const struct plan *plan) {
     char *text = NULL;
     size_t count = 0;
     FILE *stream = open_memstream(&text, &count);
     CHECK(stream, "no memory for the text of a program");
-    program_print(program, stream);
+    program_print(plan->program, stream);
     fclose(stream);
-    *out = (struct bytes){.data = (uint8_t *)text, .count = count};
-}
-
-void plan_texts(const struct plan *plan, struct program_texts *out) {
-    *out = (struct program_texts){0};
-    print_text(plan->program, &out->step);
-    if (plan->last_program) print_text(plan->last_program, &out->last);
-}
-
-void program_texts_free(struct program_texts *texts) {
-    bytes_free(&texts->step);
-    bytes_free(&texts->last);
+    return (struct bytes){.data = (uint8_t *)text, .count = count};
 }

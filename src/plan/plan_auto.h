@@ -18,8 +18,7 @@ const struct pipeline_order *plan_orders(const struct plan *plan);
 /* For plan_new. STATUS_USAGE where the agreed programs are not for this run, or are refused. */
 enum status plan_check_agreed(const struct plan *plan);
 
-/* The programs of a plan; the caller frees them with program_texts_free. */
-void plan_texts(const struct plan *plan, struct program_texts *out);
-void program_texts_free(struct program_texts *texts);
+/* The text of a plan's program; the caller frees it with bytes_free. */
+struct bytes plan_text(const struct plan *plan);
 
 #endif

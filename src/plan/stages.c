@@ -77,15 +77,12 @@ struct store_layout *stages_layout(const struct plan *plan, const struct holding
 
 /* A rank at a position, with the most gradient buffers of any. */
 static struct rank_program sizes_at(const struct plan *plan, int position) {
-    const struct program *programs[] = {plan->program, plan->last_program};
     struct rank_program sizes = {0};
-    for (int i = 0; i < 2; i++) {
-        for (int r = 0; programs[i] && r < programs[i]->ranks; r++) {
-            if (grid_cell(&programs[i]->grid, r).position != position) continue;
-            int most = sizes.grads;
-            sizes = *program_of(programs[i], r);
-            if (most > sizes.grads) sizes.grads = most;
-        }
+    for (int r = 0; r < plan->program->ranks; r++) {
+        if (grid_cell(&plan->program->grid, r).position != position) continue;
+        int most = sizes.grads;
+        sizes = *program_of(plan->program, r);
+        if (most > sizes.grads) sizes.grads = most;
     }
     return sizes;
 }

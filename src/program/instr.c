@@ -8,14 +8,14 @@
 
 /* The column "lists" of instr.def. */
 #define LISTS_START (1u << LIST_START)
-#define LISTS_BODY (1u << LIST_BODY)
+#define LISTS_BODY (1u << LIST_BODY | 1u << LIST_LAST)
 #define LISTS_DRAIN (1u << LIST_DRAIN)
 #define LISTS_EVAL_START (1u << LIST_EVAL_START)
 #define LISTS_EVAL (1u << LIST_EVAL)
 #define LISTS_EVAL_END (1u << LIST_EVAL_END)
 #define LISTS_SAVE (1u << LIST_SAVE)
-#define LISTS_BODY_EVAL (1u << LIST_BODY | 1u << LIST_EVAL)
-#define LISTS_BODY_EVAL_END (1u << LIST_BODY | 1u << LIST_EVAL_END)
+#define LISTS_BODY_EVAL (LISTS_BODY | LISTS_EVAL)
+#define LISTS_BODY_EVAL_END (LISTS_BODY | LISTS_EVAL_END)
 
 const struct instr_row instr_rows[INSTR_COUNT_] = {
 #define INSTR(NAME, operands_, flags_, lists_, queue_, time_, needs_, gives_, reads_, writes_,     \
@@ -48,8 +48,8 @@ const char *const flag_words[FLAG_COUNT] = {
 #undef FLAG
 };
 
-const char *const list_names[LIST_COUNT] = {"start", "body",     "drain", "eval-start",
-                                            "eval",  "eval-end", "save"};
+const char *const list_names[LIST_COUNT] = {"start",      "body", "last",     "drain",
+                                            "eval-start", "eval", "eval-end", "save"};
 
 const char *const fact_words[FACT_COUNT] = {
 #define FACT(letter, NAME, words, where) words,

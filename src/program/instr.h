@@ -41,11 +41,12 @@ _Static_assert(sizeof(struct instr) ==
                    3 * sizeof(int32_t) + 2 * sizeof(uint8_t) + 9 * sizeof(int16_t),
                "struct instr has padding, and is compared and hashed as bytes");
 
-/* Training: once, every step, once. Evaluation, entered between steps: likewise, where what is
- * repeated is a round. A checkpoint, entered between steps. */
+/* Training: once, every step, the short last step of an epoch, once. Evaluation, entered between
+ * steps: likewise, where what is repeated is a round. A checkpoint, entered between steps. */
 enum list_name {
     LIST_START,
     LIST_BODY,
+    LIST_LAST,
     LIST_DRAIN,
     LIST_EVAL_START,
     LIST_EVAL,
@@ -54,6 +55,10 @@ enum list_name {
     LIST_COUNT
 };
 extern const char *const list_names[LIST_COUNT];
+/* Local. Whether a list is a step: what lasts may stay under way from one to the next. */
+static inline bool list_is_step(enum list_name list) {
+    return list == LIST_BODY || list == LIST_LAST;
+}
 
 struct instr_list {
     struct instr *items;

@@ -284,7 +284,8 @@ static enum status parse_section(struct parser *parser) {
     if (parser->program->kind_of[parser->rank] == 0) program_begin(parser->program, parser->rank);
     if (strcmp(word_at(parser, 2), "slots") == 0) return parse_sizes(parser);
     if (list < 0)
-        return bad(parser, "slots or a list (start, body, drain, eval-start, eval, eval-end, save)",
+        return bad(parser,
+                   "slots or a list (start, body, last, drain, eval-start, eval, eval-end, save)",
                    word_at(parser, 2));
     if (parser->words != 3) return bad(parser, "the end of the line", word_at(parser, 3));
     parser->list = (enum list_name)list;

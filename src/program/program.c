@@ -110,15 +110,19 @@ struct rank_program *program_begin(struct program *program, int rank) {
     return own;
 }
 
-struct rank_program *program_edit(struct program *program, int rank) {
-    int kind = program->kind_of[rank], users = 0;
-    for (int r = 0; r < program->ranks && users < 2; r++) users += program->kind_of[r] == kind;
-    if (users == 1) return &program->kinds[kind];
+/* Gives a rank a copy of a rank program, of its own. */
+static struct rank_program *copy_kind(struct program *program, int rank, int kind) {
     struct rank_program *own = program_begin(program, rank);
     const struct rank_program *from = &program->kinds[kind];
     *own = *from;
     for (int l = 0; l < LIST_COUNT; l++) own->list[l] = copy_list(&from->list[l]);
     return own;
+}
+
+struct rank_program *program_edit(struct program *program, int rank) {
+    int kind = program->kind_of[rank], users = 0;
+    for (int r = 0; r < program->ranks && users < 2; r++) users += program->kind_of[r] == kind;
+    return users == 1 ? &program->kinds[kind] : copy_kind(program, rank, kind);
 }
 
 static bool same_list(const struct instr_list *a, const struct instr_list *b) {
@@ -182,6 +186,65 @@ void program_share(struct program *program) {
     program->kind_capacity = (size_t)program->kind_count;
     program->kind_count = shared.count;
 }
+
+/* --- the short last step --- */
+
+bool program_has_last(const struct program *program) {
+    int count = 0;
+    for (int k = 0; k < program->kind_count; k++) count += program->kinds[k].list[LIST_LAST].count;
+    return count > 0;
+}
+
+static void take_larger(int *size, int other) {
+    if (other > *size) *size = other;
+}
+
+static void set_last(struct rank_program *rank, const struct rank_program *last) {
+    free(rank->list[LIST_LAST].items);
+    rank->list[LIST_LAST] = last ? copy_list(&last->list[LIST_BODY]) : (struct instr_list){0};
+    program_renumber(rank);
+    if (!last) return;
+    take_larger(&rank->grads, last->grads);
+    for (int c = 0; c < rank->chunks; c++) take_larger(&rank->chunk[c].slots, last->chunk[c].slots);
+}
+
+/* Ranks share a rank program where they did in both: the first pair that has one of the old takes
+ * it, each further pair a copy. */
+void program_set_last(struct program *program, const struct program *last) {
+    int most = program->kind_count + program->ranks;
+    int *next = MEM_ARRAY(int, most); /* of the same old; 0: none */
+    const struct rank_program **with = MEM_ARRAY(const struct rank_program *, most);
+    for (int r = 0; last && r < program->ranks; r++) {
+        int old = program->kind_of[r], kind = old;
+        const struct rank_program *wanted = program_of(last, r);
+        while (with[kind] && with[kind] != wanted && next[kind]) kind = next[kind];
+        if (with[kind] && with[kind] != wanted) {
+            copy_kind(program, r, old);
+            next[kind] = program->kind_of[r];
+            kind = next[kind];
+        }
+        with[kind] = wanted;
+        program->kind_of[r] = kind;
+    }
+    for (int k = 0; k < program->kind_count; k++) set_last(&program->kinds[k], with[k]);
+    free(next);
+    free(with);
+    program_share(program);
+}
+
+int64_t *program_last_samples(const struct program *program) {
+    int64_t *samples = MEM_ARRAY(int64_t, program->grid.replicas * program->micro_batches + 1);
+    for (int r = 0; r < program->ranks; r++) {
+        const struct instr_list *last = program_list(program, r, LIST_LAST);
+        int micros = program_micros(program, r), first = program_first_micro(program, r);
+        for (int i = 0; i < last->count; i++)
+            if (last->items[i].op == INSTR_LOAD && last->items[i].micro < micros)
+                samples[first + last->items[i].micro] = 1;
+    }
+    return samples;
+}
+
+/* --- building --- */
 
 struct instr *program_add(struct rank_program *rank, enum list_name list, enum instr_op op) {
     int id = 0;
@@ -395,6 +458,7 @@ void program_print(const struct program *program, FILE *out) {
         const struct rank_program *rank = program_of(program, r);
         print_sizes(rank, r, out);
         for (int l = 0; l < LIST_COUNT; l++) {
+            if (l == LIST_LAST && !rank->list[l].count) continue;
             fprintf(out, "rank %d %s\n", r, list_names[l]);
             for (int i = 0; i < rank->list[l].count; i++)
                 fprintf(out, "%s\n", instr_text(&rank->list[l].items[i], r, text));

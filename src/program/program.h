@@ -1,12 +1,12 @@
 /* Programs: a strategy is a short list of instructions per rank, read by verifier, executor,
  * simulator and viewer alike.
  *
- * A rank has lists: start (once), body (one step, repeated), drain (once); eval-start, eval (one
- * round, repeated), eval-end and save are entered between steps. The body of an epoch's short last
- * step is a program of its own. A forward program (eval, predict) has no body and no save. Ranks
- * that do the same share one rank program: micro-batches are numbered from the first of the rank's
- * own, and groups are named by their family, so the replicas of a stage have equal lists. Text
- * form, one instruction a line: `#17 r0 B s0 m5 a0 g1 new`; see docs/program.md. */
+ * A rank has lists: start (once), body (one step, repeated), last (the short last step of an epoch,
+ * where there is one), drain (once); eval-start, eval (one round, repeated), eval-end and save are
+ * entered between steps. A forward program (eval, predict) has no step and no save. Ranks that do
+ * the same share one rank program: micro-batches are numbered from the first of the rank's own, and
+ * groups are named by their family, so the replicas of a stage have equal lists. Text form, one
+ * instruction a line: `#17 r0 B s0 m5 a0 g1 new`; see docs/program.md. */
 #ifndef PROGRAM_PROGRAM_H
 #define PROGRAM_PROGRAM_H
 
@@ -106,6 +106,15 @@ struct rank_program *program_edit(struct program *program, int rank);
 /* Local. Lets ranks whose rank programs have become equal share one. */
 void program_share(struct program *program);
 
+/* Local. Whether there is a short last step: instructions in list last. The body of another program
+ * of the same grid, groups and buckets becomes that list; sizes are the larger of both. Without
+ * one: the list is dropped. */
+bool program_has_last(const struct program *program);
+void program_set_last(struct program *program, const struct program *last);
+/* Local. Which micro-batches of the step have samples, told by what list last loads: G entries,
+ * which the caller frees. */
+int64_t *program_last_samples(const struct program *program);
+
 /* Local. A slot or a bucket of a chunk, counted through all chunks; with the number of chunks for
  * `chunk` and 0: how many there are in all. */
 int sizes_slot(const struct chunk_sizes *sizes, int chunk, int slot);
@@ -147,26 +156,30 @@ int program_first_micro(const struct program *program, int rank);
 uint64_t program_hash(const struct program *program);
 
 /* The first line of the text form. */
-#define PROGRAM_TEXT_VERSION "stretto program 4"
+#define PROGRAM_TEXT_VERSION "stretto program 5"
 /* Local. Text form and back: program_parse(program_print(p)) is p. `name` is for messages: file,
  * line, field, value. */
 void program_print(const struct program *program, FILE *out);
 enum status program_parse(const char *name, const char *text, size_t count, struct program **out);
 
 /* Local. Proves of all ranks' programs, before anything runs, that they keep the rules of rule.def:
- * they train as one device would on the micro-batches of `samples` (G entries, those with 0
- * skipped; NULL: all present), read nothing that was not written, and never wait for ever. Replicas
- * that do the same are looked at once. STATUS_USAGE with the rule, the first instruction that
- * breaks it and the one it disagrees with, or the ranks that wait for one another. */
-enum status program_verify(const struct program *program, const int64_t *samples);
+ * they train as one device would, read nothing that was not written, and never wait for ever. The
+ * body has all micro-batches; list last those of `last_samples` (G entries, those with 0 skipped;
+ * NULL: those that it loads). Replicas that do the same are looked at once. STATUS_USAGE with the
+ * rule, the first instruction that breaks it and the one it disagrees with, or the ranks that wait
+ * for one another. */
+enum status program_verify(const struct program *program, const int64_t *last_samples);
 /* ... and what was proven, of how much. */
-struct program_proof {
-    int ranks, walked;         /* in all; looked at, the others do the same */
-    int64_t instructions;      /* of all ranks in a step */
-    int rules;                 /* of rule.def */
+struct step_proof {
+    int64_t instructions;      /* of all ranks */
     int peak_slots, peak_rank; /* most slots that a rank has in use at once, and such a rank */
 };
-enum status program_prove(const struct program *program, const int64_t *samples,
+struct program_proof {
+    int ranks, walked;            /* in all; looked at, the others do the same */
+    int rules;                    /* of rule.def */
+    struct step_proof body, last; /* of last 0 instructions where there is none */
+};
+enum status program_prove(const struct program *program, const int64_t *last_samples,
                           struct program_proof *out);
 
 #endif

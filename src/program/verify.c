@@ -1,4 +1,4 @@
-/* The verifier: walks the bodies of the ranks with an abstract state instead of data.
+/* The verifier: walks the steps of the ranks with an abstract state instead of data.
  *
  * A slot knows which micro-batch it holds and how far that has come; a bucket of a gradient buffer
  * knows which micro-batches it holds and in which order they were added. Ranks are walked in turn,
@@ -47,8 +47,12 @@ struct place verify_own(const struct walk *walk, const struct instr *instr) {
     return (struct place){instr, walk->rank};
 }
 
+const int64_t *verify_samples(const struct walk *walk) {
+    return walk->list == LIST_LAST ? walk->verifier->samples : NULL;
+}
+
 bool verify_present(const struct walk *walk, int micro) {
-    const int64_t *samples = walk->verifier->samples;
+    const int64_t *samples = verify_samples(walk);
     return !samples || samples[walk->first_micro + micro] > 0;
 }
 
@@ -166,13 +170,28 @@ static enum status check_end(struct walk *walk) {
     walk->ended = true;
     if (program_is_forward(walk->program)) return STATUS_OK;
     if (walk->cell.role != GRID_STAGE || walk->stepped) return STATUS_OK;
-    struct walk end = verify_end_of(walk, LIST_BODY);
-    return verify_broken(&end, RULE_STEP, nobody, "the body of rank %d ends without STEP",
-                         walk->rank);
+    struct walk end = verify_end_of(walk, walk->list);
+    return verify_broken(&end, RULE_STEP, nobody, "the %s of rank %d ends without STEP",
+                         walk->list == LIST_BODY ? "body" : "last step", walk->rank);
 }
 
-/* The next step: all that is the step's is as at first, what is under way goes on. */
-static void begin_step(struct walk *walk) {
+static void count_present(struct walk *walk) {
+    walk->present = 0;
+    walk->present_content = 0;
+    for (int m = 0; m < walk->micros; m++) {
+        if (!verify_present(walk, m)) continue;
+        walk->present++;
+        walk->present_content += order_leaf(m);
+    }
+    if (!program_is_forward(walk->program))
+        walk->defined =
+            order_of_rank(walk->program, verify_samples(walk),
+                          (struct order_scope){walk->cell.first_replica, walk->cell.replica_count,
+                                               walk->first_micro});
+}
+
+/* All that is the step's is as at first, what is under way goes on. */
+static void begin_step(struct walk *walk, enum list_name list) {
     int slots = sizes_slot(walk->own->chunk, walk->own->chunks, 0),
         buckets = sizes_bucket(walk->own->chunk, walk->own->chunks, 0);
     memset(walk->slots, 0, (size_t)slots * sizeof *walk->slots);
@@ -184,16 +203,19 @@ static void begin_step(struct walk *walk) {
         walk->grads[g] = (struct grad){.bucket = bucket};
     }
     walk->counted = walk->reported = walk->stepped = walk->again = NULL;
-    walk->at = walk->live = 0;
+    walk->at = walk->live = walk->peak = 0;
     walk->ended = false;
+    if (walk->list == list) return;
+    walk->list = list;
+    count_present(walk);
 }
 
 /* Walks a rank on until it ends or waits. */
 static enum status walk_on(struct walk *walk) {
-    const struct instr_list *body = &walk->own->list[LIST_BODY];
+    const struct instr_list *list = &walk->own->list[walk->list];
     walk->waits = false;
-    for (; walk->at < body->count; walk->at++) {
-        walk->instr = &body->items[walk->at];
+    for (; walk->at < list->count; walk->at++) {
+        walk->instr = &list->items[walk->at];
         TRY(visit(walk));
         if (walk->waits) return STATUS_OK;
     }
@@ -217,7 +239,17 @@ static enum status check_all_came(const struct verifier *verifier) {
     return STATUS_OK;
 }
 
-static enum status walk_step(struct verifier *verifier) {
+static void note_peaks(const struct verifier *verifier, struct step_proof *out) {
+    for (int w = 0; w < verifier->walk_count; w++) {
+        const struct walk *walk = &verifier->walks[w];
+        if (walk->peak <= out->peak_slots) continue;
+        out->peak_slots = walk->peak;
+        out->peak_rank = walk->rank;
+    }
+}
+
+static enum status walk_step(struct verifier *verifier, enum list_name list) {
+    for (int w = 0; w < verifier->walk_count; w++) begin_step(&verifier->walks[w], list);
     for (int w = 0; w < verifier->walk_count; w++) verify_wake(&verifier->walks[w]);
     while (verifier->queue_count > 0) {
         struct walk *walk = verifier->queue[verifier->queue_first];
@@ -229,18 +261,26 @@ static enum status walk_step(struct verifier *verifier) {
     TRY(verify_none_waits(verifier));
     TRY(check_all_came(verifier));
     TRY(verify_all_received(verifier));
+    note_peaks(verifier, list == LIST_BODY ? &verifier->proof.body : &verifier->proof.last);
     return verify_all_served(verifier);
 }
 
-/* One step; where it leaves something under way one more, that begins with it. That one leaves the
- * same, so all further steps are like it. What the last step leaves is done: all have come to it.
- */
+/* One body; where it leaves something under way one more, that begins with it. That one leaves the
+ * same, so all further bodies are like it. Then the short last step. Where it leaves what a body
+ * does, the steps behind it are like those behind a body; else each is looked at, too. What is
+ * left behind the last of all is done: all have come to it. */
 static enum status walk_all(struct verifier *verifier) {
-    bool leaves = false;
-    TRY(walk_step(verifier));
-    for (int w = 0; w < verifier->walk_count; w++) leaves |= verify_leaves(&verifier->walks[w]);
-    for (int w = 0; leaves && w < verifier->walk_count; w++) begin_step(&verifier->walks[w]);
-    return leaves ? walk_step(verifier) : STATUS_OK;
+    bool leaves = false, others = false;
+    TRY(walk_step(verifier, LIST_BODY));
+    for (int w = 0; w < verifier->walk_count; w++)
+        leaves |= (verifier->walks[w].left = verify_left(&verifier->walks[w])) != 0;
+    if (leaves) TRY(walk_step(verifier, LIST_BODY));
+    if (!verifier->samples) return STATUS_OK;
+    TRY(walk_step(verifier, LIST_LAST));
+    for (int w = 0; w < verifier->walk_count; w++)
+        others |= verifier->walks[w].left != verify_left(&verifier->walks[w]);
+    if (others) TRY(walk_step(verifier, LIST_LAST));
+    return others ? walk_step(verifier, LIST_BODY) : STATUS_OK;
 }
 
 /* --- who is walked --- */
@@ -273,7 +313,6 @@ static void walk_new(struct verifier *verifier, int rank, int pipeline) {
                           .own = program_of(program, rank),
                           .cell = grid_cell(&program->grid, rank),
                           .rank = rank,
-                          .list = LIST_BODY,
                           .micros = program_micros(program, rank),
                           .first_micro = program_first_micro(program, rank),
                           .pipeline = pipeline};
@@ -285,16 +324,6 @@ static void walk_new(struct verifier *verifier, int rank, int pipeline) {
     walk->tracked = MEM_ARRAY(const struct instr *, buckets + 1);
     verify_params_at_begin(walk);
     walk->loaded = MEM_ARRAY(bool, walk->micros * walk->own->chunks + 1);
-    for (int m = 0; m < walk->micros; m++) {
-        if (!verify_present(walk, m)) continue;
-        walk->present++;
-        walk->present_content += order_leaf(m);
-    }
-    if (!program_is_forward(program))
-        walk->defined =
-            order_of_rank(program, verifier->samples,
-                          (struct order_scope){walk->cell.first_replica, walk->cell.replica_count,
-                                               walk->first_micro});
     for (int g = 0; g < program->group_count; g++) {
         int index = group_of(&program->grid, program->group[g], rank);
         if (index >= 0) verifier->groups[g][index].members++;
@@ -371,29 +400,32 @@ static const int rule_count = 0
 
 static struct program_proof proof_of(const struct verifier *verifier) {
     const struct program *program = verifier->program;
-    struct program_proof proof = {
-        .ranks = program->ranks, .walked = verifier->walk_count, .rules = rule_count};
-    for (int r = 0; r < program->ranks; r++)
-        proof.instructions += program_list(program, r, LIST_BODY)->count;
-    for (int w = 0; w < verifier->walk_count; w++) {
-        const struct walk *walk = &verifier->walks[w];
-        if (walk->peak <= proof.peak_slots) continue;
-        proof.peak_slots = walk->peak;
-        proof.peak_rank = walk->rank;
+    struct program_proof proof = verifier->proof;
+    proof.ranks = program->ranks;
+    proof.walked = verifier->walk_count;
+    proof.rules = rule_count;
+    for (int r = 0; r < program->ranks; r++) {
+        proof.body.instructions += program_list(program, r, LIST_BODY)->count;
+        proof.last.instructions += program_list(program, r, LIST_LAST)->count;
     }
     return proof;
 }
 
-enum status program_prove(const struct program *program, const int64_t *samples,
+enum status program_prove(const struct program *program, const int64_t *last_samples,
                           struct program_proof *out) {
+    bool last = program_has_last(program);
+    int64_t *loaded = last && !last_samples ? program_last_samples(program) : NULL;
     struct verifier verifier = {.program = program,
-                                .samples = samples,
+                                .samples = !last    ? NULL
+                                           : loaded ? loaded
+                                                    : last_samples,
                                 .shares = program_shares(program),
                                 .has_calls = verify_has_calls(program),
                                 .output_stage = verify_output_stage(program)};
     verify_know_rows(verifier.rows);
     choose_walks(&verifier);
-    enum status status = verify_header_order(&verifier);
+    enum status status = verify_header_order(&verifier, NULL);
+    if (status == STATUS_OK && last) status = verify_header_order(&verifier, verifier.samples);
     for (int w = 0; w < verifier.walk_count && status == STATUS_OK; w++)
         status = verify_forward(&verifier.walks[w]);
     if (status == STATUS_OK) status = verify_ties(&verifier);
@@ -405,10 +437,11 @@ enum status program_prove(const struct program *program, const int64_t *samples,
         status = verify_between(&verifier.walks[w]);
     if (status == STATUS_OK) *out = proof_of(&verifier);
     verifier_free(&verifier);
+    free(loaded);
     return status;
 }
 
-enum status program_verify(const struct program *program, const int64_t *samples) {
+enum status program_verify(const struct program *program, const int64_t *last_samples) {
     struct program_proof proof;
-    return program_prove(program, samples, &proof);
+    return program_prove(program, last_samples, &proof);
 }

@@ -13,7 +13,9 @@ enum status verify_broken(const struct walk *walk, enum rule rule, struct place 
 struct walk verify_end_of(const struct walk *walk, enum list_name list);
 struct place verify_own(const struct walk *walk, const struct instr *instr);
 
-/* Local. Has micro-batch `micro` of the rank samples? */
+/* Local. The samples of the step that is walked, per micro-batch; NULL: all have some. Has
+ * micro-batch `micro` of the rank samples? */
+const int64_t *verify_samples(const struct walk *walk);
 bool verify_present(const struct walk *walk, int micro);
 /* Local. Of the walk's instruction: its chunk; its stage is the model's first, last. */
 int verify_chunk(const struct walk *walk);
@@ -32,7 +34,7 @@ bool verify_group_is(const struct program *program, int group, enum group_family
 void verify_know_rows(struct known_row rows[INSTR_COUNT_]);
 enum status verify_form(const struct walk *walk);
 
-/* The lists besides the body, each instruction; then whether they do all they must. */
+/* The lists that are no step, each instruction; then whether they do all they must. */
 enum status verify_other_lists(struct walk *walk);
 enum status verify_between(const struct walk *walk);
 /* Local. What a forward program must not have, and only it may have. */
@@ -49,7 +51,7 @@ enum status verify_slots_free(struct walk *walk);
  * ranks together. */
 enum status verify_gradient(struct walk *walk);
 enum status verify_clips(struct walk *walk); /* STEP, and CALL of it: all clip, or none does */
-enum status verify_header_order(const struct verifier *verifier);
+enum status verify_header_order(const struct verifier *verifier, const int64_t *samples);
 enum status verify_ties(const struct verifier *verifier);
 
 /* The group of the instruction is all ranks that hold its stage, and there are several. */
@@ -64,10 +66,10 @@ enum status verify_params_at_end(const struct walk *walk);
 /* Groups. Waits (walk->waits) until what the instruction reads or writes is done; meets those who
  * share statistics; posts what is done later. */
 enum status verify_await(struct walk *walk);
-/* ... all of the step that is still under way, behind the last instruction; whether the body leaves
- * more: what is under way on what lasts. */
+/* ... all of the step that is still under way, behind the last instruction; what the step leaves:
+ * a key of what is under way on what lasts, in any order; 0: nothing. */
 enum status verify_await_step(struct walk *walk);
-bool verify_leaves(const struct walk *walk);
+uint64_t verify_left(const struct walk *walk);
 /* Local. What the instruction has posted is under way on its buffers from now on. */
 void verify_under_way(struct walk *walk, const struct pending *pending);
 enum status verify_share(struct walk *walk);

@@ -1,4 +1,4 @@
-/* What is proven of the lists besides the body: each instruction may stand there and members of a
+/* What is proven of the lists that are no step: each instruction may stand there and members of a
  * group meet; a round of evaluation runs each stage of the rank once, on the samples of the round;
  * losses are added up once, over all ranks; each rank has its own running statistics back; a
  * checkpoint is opened, written and committed, in this order and by all ranks. */
@@ -192,7 +192,6 @@ static enum status visit_list(struct walk *walk, enum list_name name) {
     }
     TRY(verify_params_at_end(walk));
     walk->under_way_count = 0;
-    walk->list = LIST_BODY;
     return STATUS_OK;
 }
 
@@ -203,8 +202,8 @@ static enum status lacks(const struct walk *walk, enum rule rule, enum list_name
 }
 
 enum status verify_forward(const struct walk *walk) {
-    static const enum list_name none[] = {LIST_BODY, LIST_DRAIN, LIST_SAVE};
-    for (int i = 0; program_is_forward(walk->program) && i < 3; i++) {
+    static const enum list_name none[] = {LIST_BODY, LIST_LAST, LIST_DRAIN, LIST_SAVE};
+    for (int i = 0; program_is_forward(walk->program) && i < 4; i++) {
         struct walk end = verify_end_of(walk, none[i]);
         if (end.instr)
             return verify_broken(&end, RULE_FORWARD, nobody, "the program has no micro-batches");
@@ -219,7 +218,7 @@ enum status verify_forward(const struct walk *walk) {
 
 enum status verify_other_lists(struct walk *walk) {
     for (int l = 0; l < LIST_COUNT; l++)
-        if (l != LIST_BODY) TRY(visit_list(walk, (enum list_name)l));
+        if (!list_is_step((enum list_name)l)) TRY(visit_list(walk, (enum list_name)l));
     bool shared =
         walk->cell.role == GRID_STAGE && group_size(&walk->program->grid, GROUP_REPLICAS, 0) > 1;
     return shared && !walk->broadcast ? lacks(walk, RULE_BROADCAST, LIST_START, "BCAST")

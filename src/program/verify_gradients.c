@@ -458,15 +458,13 @@ enum status verify_gradient(struct walk *walk) {
 
 /* Do sums of ranks, added by the tree of a reduction, give the order of the header? A rank without
  * samples is there with the neutral element. */
-enum status verify_header_order(const struct verifier *verifier) {
+enum status verify_header_order(const struct verifier *verifier, const int64_t *samples) {
     const struct program *program = verifier->program;
     int each = program->grid.replicas_each;
     if (group_count(&program->grid, GROUP_PIPELINE) == 1 || program_is_forward(program))
         return STATUS_OK;
     struct order_scope all = {0, program->grid.replicas, 0};
-    bool same = order_of_ranks(program, verifier->samples) ==
-                order_defined(program, verifier->samples, all);
-    if (same) return STATUS_OK;
+    if (order_of_ranks(program, samples) == order_defined(program, samples, all)) return STATUS_OK;
     return fail(STATUS_USAGE,
                 "program refused by rule %d in the header: sums over ranks cannot be in the order "
                 "\"sum %s\" "

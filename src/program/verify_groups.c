@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "program/verify.h"
 
@@ -116,14 +117,21 @@ enum status verify_await_step(struct walk *walk) {
     return STATUS_OK;
 }
 
-bool verify_leaves(const struct walk *walk) {
-    return walk->under_way_count > 0;
+uint64_t verify_left(const struct walk *walk) {
+    uint64_t left = 0;
+    for (int i = 0; i < walk->under_way_count; i++) {
+        const struct under_way *one = &walk->under_way[i];
+        const int key[] = {one->pending.instr->op, one->pending.instr->group, one->on.buffer[0],
+                           one->on.count > 1 ? one->on.buffer[1] : 0};
+        left += hash64(HASH64_START, key, sizeof key);
+    }
+    return left;
 }
 
-/* Of the body, and not posted: it waits where it stands. */
+/* Of a step, and not posted: it waits where it stands. */
 static bool waits_there(const struct instr *instr) {
     const struct instr_row *row = instr_row(instr);
-    return row->lists == 1u << LIST_BODY && row->meets == MEETS_GROUP &&
+    return instr_may_stand(instr, LIST_BODY) && row->meets == MEETS_GROUP &&
            row->queue == QUEUE_COMPUTE;
 }
 

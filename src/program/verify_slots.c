@@ -38,7 +38,7 @@ static enum status need_free(const struct walk *walk, const struct slot *slot) {
 
 /* Looked for only where the program is refused. */
 static const struct instr *earlier_load(const struct walk *walk) {
-    const struct instr *instr = walk->own->list[LIST_BODY].items;
+    const struct instr *instr = walk->own->list[walk->list].items;
     while (instr->op != INSTR_LOAD || instr->stage != walk->instr->stage ||
            instr->micro != walk->instr->micro)
         instr++;
@@ -169,7 +169,7 @@ static enum status check_cut(const struct walk *walk) {
 
 static bool any_present(const struct walk *walk, int micro) {
     const struct program *program = walk->program;
-    const int64_t *samples = walk->verifier->samples;
+    const int64_t *samples = verify_samples(walk);
     int count = program->micro_batches;
     for (int m = micro % count; samples && m < program->grid.replicas * count; m += count)
         if (samples[m] > 0) return true;
@@ -261,7 +261,7 @@ enum status verify_slots_free(struct walk *walk) {
             if (of->facts == 0 || of->facts == all) continue;
             struct walk last = {.rank = walk->rank, .instr = of->last};
             return verify_broken(&last, RULE_FINISHED, nobody,
-                                 "the body ends with micro-batch %d in its slot (%s)", of->micro,
+                                 "the step ends with micro-batch %d in its slot (%s)", of->micro,
                                  last_fact(of->facts));
         }
     }

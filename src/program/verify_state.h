@@ -117,13 +117,14 @@ struct walk {
     uint64_t defined;             /* the order of its sums by the header */
     const struct instr **tracked; /* per segment: what moved its running statistics last */
     enum list_name list;          /* of `instr` */
-    int at;                       /* next instruction of the body */
+    int at;                       /* next instruction of the step */
     const struct instr *instr;    /* now */
     const struct instr *counted, *reported, *stepped;
     struct resource_map map;
     struct under_way *under_way; /* in any order */
     int under_way_count;
     size_t under_way_capacity;
+    uint64_t left;                  /* what the body left under way */
     int posted[PROGRAM_MAX_GROUPS]; /* operations of each group so far */
     bool arrived;                   /* where statistics are shared, but not past it */
     int together, together_what;    /* several replicas on a rank: how many have come, to what */
@@ -156,7 +157,8 @@ struct known_row {
  * stage. */
 struct verifier {
     const struct program *program;
-    const int64_t *samples;
+    const int64_t *samples; /* of the short last step */
+    struct program_proof proof;
     bool shares; /* the program's F and B share statistics */
     struct known_row rows[INSTR_COUNT_];
     struct walk *walks;

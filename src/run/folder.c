@@ -19,10 +19,10 @@
 
 /* Files a run writes; others are found by their names, checkpoints by src/exec. */
 static const char *const run_files[] = {
-    "config.yml",       "metrics.jsonl",     "program.txt",
-    "trace.json",       "model.safetensors", "report.html",
-    "summary.json",     "history.jsonl",     "model.safetensors.index.json",
-    "program-last.txt", "data.json",         "config.json"};
+    "config.yml",   "metrics.jsonl",     "program.txt",
+    "trace.json",   "model.safetensors", "report.html",
+    "summary.json", "history.jsonl",     "model.safetensors.index.json",
+    "data.json",    "config.json"};
 enum { RUN_FILES = sizeof run_files / sizeof run_files[0] };
 static const char event_prefix[] = "events.out.tfevents.";
 static const char mark[] = ".stretto-run";

@@ -64,7 +64,7 @@ static enum status open_first(struct local_rank *rank, void *context) {
     if (rank->index > 0) return STATUS_OK;
     TRY(job_open(ranks->options, &ranks->start->info, &session->job));
     const struct plan *plan = session->job.plan;
-    if (ranks->count > 1 && plan_is_auto(&plan->config)) plan_texts(plan, &ranks->programs);
+    if (ranks->count > 1 && plan_is_auto(&plan->config)) ranks->program = plan_text(plan);
     return start_open(ranks->start, &session->job, &session->folder, &session->lock);
 }
 
@@ -73,7 +73,7 @@ static enum status open_other(struct local_rank *rank, void *context) {
     const struct session *first = ranks->rank[0].session;
     if (rank->index == 0) return STATUS_OK;
     struct rank_info info =
-        job_info_beside(&first->job, rank->index, ranks->world, &ranks->programs);
+        job_info_beside(&first->job, rank->index, ranks->world, &ranks->program);
     rank->session->folder = first->folder;
     return job_open(ranks->options, &info, &rank->session->job);
 }
@@ -163,7 +163,7 @@ void local_ranks_close(struct local_ranks **pointer) {
     if (!ranks) return;
     if (ranks->threads) end_all(ranks);
     rank_threads_close(&ranks->threads);
-    program_texts_free(&ranks->programs);
+    bytes_free(&ranks->program);
     thread_positions_free(&ranks->positions);
     free(ranks->rank);
     free(ranks);

@@ -27,7 +27,7 @@ struct local_ranks {
     struct local_rank *rank;
     struct rank_threads *threads;
     struct thread_positions positions; /* of ranks that are threads */
-    struct program_texts programs;     /* of auto: those of rank 0 */
+    struct bytes program;              /* of auto: the text of rank 0's */
     bool apart;                        /* none of them has the caller's thread */
 };
 

@@ -52,11 +52,6 @@ static void link_waiting(void *context, int peer, const char *what, int64_t sinc
 }
 
 /* --- joining --- */
-static uint64_t programs_hash(const struct plan *plan) {
-    uint64_t last = plan->last_program ? program_hash(plan->last_program) : 0;
-    return hash64(program_hash(plan->program), &last, sizeof last);
-}
-
 /* Facts beside those of a checkpoint, as text. */
 struct own_facts {
     char program[17], layouts[17];
@@ -71,7 +66,7 @@ static enum status hash_plan(const struct plan *plan, struct own_facts *out) {
         snprintf(out->program, sizeof out->program, PIPELINE_AUTO);
     else
         snprintf(out->program, sizeof out->program, "%016llx",
-                 (unsigned long long)programs_hash(plan));
+                 (unsigned long long)program_hash(plan->program));
     snprintf(out->layouts, sizeof out->layouts, "%016llx", (unsigned long long)layouts);
     return STATUS_OK;
 }
@@ -166,42 +161,34 @@ static enum status check_alone(struct rank *rank) {
     return job_check_alone(job);
 }
 
-/* Plans again, with the programs of rank 0. */
+/* Plans again, with the program of rank 0. */
 static enum status plan_again(struct rank *rank, const struct rank_info *info,
-                              const struct program_texts *texts) {
+                              const struct bytes *text) {
     struct job *job = &rank->session.job;
     struct rank_info again = *info;
-    again.agreed = texts;
+    again.agreed = text;
     again.before = job->before;
     rank->replanned = true;
     job_close(job);
     return job_open(rank->options, &again, job);
 }
 
-static enum status put_programs(struct rank *rank, const struct program_texts *texts) {
-    TRY(put_text(rank, "program", &texts->step));
-    return put_text(rank, "program/last", &texts->last);
-}
-
-static enum status take_programs(struct rank *rank, const struct rank_info *info,
-                                 const struct program_texts *own) {
-    struct program_texts texts = {0};
-    enum status status = get_text(rank, "program", &texts.step);
-    if (status == STATUS_OK) status = get_text(rank, "program/last", &texts.last);
-    bool same = same_text(&own->step, &texts.step) && same_text(&own->last, &texts.last);
-    if (status == STATUS_OK && !same) status = plan_again(rank, info, &texts);
-    program_texts_free(&texts);
+static enum status take_program(struct rank *rank, const struct rank_info *info,
+                                const struct bytes *own) {
+    struct bytes text = {0};
+    enum status status = get_text(rank, "program", &text);
+    if (status == STATUS_OK && !same_text(own, &text)) status = plan_again(rank, info, &text);
+    bytes_free(&text);
     return status == STATUS_OK ? check_alone(rank) : status;
 }
 
 /* Machines may differ in what operations cost: rank 0's choice holds for all. */
-static enum status agree_programs(struct rank *rank, const struct rank_info *info) {
-    struct program_texts own;
+static enum status agree_program(struct rank *rank, const struct rank_info *info) {
     if (!plan_is_auto(&rank->session.job.plan->config)) return STATUS_OK;
-    plan_texts(rank->session.job.plan, &own);
-    enum status status =
-        rank->identity->rank == 0 ? put_programs(rank, &own) : take_programs(rank, info, &own);
-    program_texts_free(&own);
+    struct bytes own = plan_text(rank->session.job.plan);
+    enum status status = rank->identity->rank == 0 ? put_text(rank, "program", &own)
+                                                   : take_program(rank, info, &own);
+    bytes_free(&own);
     return status;
 }
 
@@ -320,7 +307,7 @@ static enum status open_rank(struct rank *rank, const struct rank_info *info) {
     TRY(launch_rendezvous_of_rank(rank->launch, rank->identity, rank->options->join_limit_s,
                                   &rank->rendezvous));
     TRY(join(rank));
-    TRY(agree_programs(rank, info));
+    TRY(agree_program(rank, info));
     TRY(rank_check_neighbours(rank));
     if (!rank->start->folderless) TRY(share_folder(rank));
     be_seen(rank);

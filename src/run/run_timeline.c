@@ -14,9 +14,9 @@ struct run_timeline {
     struct drawing drawing;
 };
 
-/* The last step of an epoch may have a program of its own. */
+/* The last step of an epoch may have a list of its own. */
 static int64_t whole_step(const struct plan *plan, int64_t last) {
-    bool short_one = plan->last_program && last % plan->config.steps_per_epoch == 0;
+    bool short_one = plan->last_samples && last % plan->config.steps_per_epoch == 0;
     return short_one ? last - 1 : last;
 }
 

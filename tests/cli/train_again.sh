@@ -42,7 +42,7 @@ for part in '64 = 2 replicas x 2 micro-batches x 16 samples' 'predicted peak' 'a
 done
 # shellcheck disable=SC2086
 "$STRETTO" explain $options --show graph,memory,program >out 2>err || say "explain --show failed"
-for part in 'linear_bwd_weight' 'cross_entropy' 'alive at the peak' 'stretto program 4' '#0 r0 COUNT' ' SUM s0 g'; do
+for part in 'linear_bwd_weight' 'cross_entropy' 'alive at the peak' 'stretto program 5' '#0 r0 COUNT' ' SUM s0 g'; do
     grep -qF -- "$part" out || say "explain --show: no '$part'"
 done
 

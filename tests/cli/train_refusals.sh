@@ -10,7 +10,7 @@ check() {
 }
 
 printf 'not a program\n' >bad.txt
-printf 'stretto program 4\nranks 1 stages 1 replicas 1 micro-batches 1 sum replica\ngroups world\nrank 0 body\n#0 r0 STEP g0\n' >empty.txt
+printf 'stretto program 5\nranks 1 stages 1 replicas 1 micro-batches 1 sum replica\ngroups world\nrank 0 body\n#0 r0 STEP g0\n' >empty.txt
 printf 'model: resnet8\nmodle: mlp\n' >bad.yml
 printf 'rubbish' >bad.safetensors
 mkdir folder

@@ -1,5 +1,5 @@
 # report.html of a pipeline has the timeline of its last whole step: every instruction that was measured is predicted, by
-# rank and id; and the difference in words. A short last step has a program of its own and is not the one that is shown.
+# rank and id; and the difference in words. A short last step has a list of its own and is not the one that is shown.
 set -u
 command -v python3 >/dev/null || { echo "skipped: no python3"; exit 0; }
 "$STRETTO" train --model mlp --device ref --threads 1 --strategy 1f1b -n 2 --micro-batches 3 --batch 24 --data synthetic:size=8,count=88,test_count=8 \

@@ -24,7 +24,7 @@ struct deal {
     int stages, chunks, replicas, micros;
     bool one_rank; /* runs all replicas */
     bool v_shape;
-    int last; /* samples of the step in all; 0: every micro-batch has some */
+    int last; /* micro-batches with samples in a short last step; 0: there is none */
     enum sum_order sum;
     bool shares;
     unsigned sliced; /* SLICED_..., by sync policy zero */
@@ -105,7 +105,9 @@ static void build_auto(const struct schedule_config *config, struct program **ou
     pipeline_orders_free(&orders, shape.positions);
 }
 
-static void build(const char *schedule, const struct deal *deal, struct case_of *one) {
+static struct program *build(const char *schedule, const struct deal *deal,
+                             const int64_t *samples) {
+    struct program *program = NULL;
     int stages = deal->stages * deal->chunks, buckets[MOST_STAGES], ahead[MOST_STAGES];
     bool kept[MOST_STAGES];
     struct grid grid = grid_of(deal);
@@ -116,7 +118,7 @@ static void build(const char *schedule, const struct deal *deal, struct case_of 
     struct schedule_config config = {.grid = grid,
                                      .micro_batches = deal->micros,
                                      .sum = deal->sum,
-                                     .samples = one->samples,
+                                     .samples = samples,
                                      .clips = deal->clips,
                                      .shares = deal->shares,
                                      .recompute = deal->recompute,
@@ -124,13 +126,14 @@ static void build(const char *schedule, const struct deal *deal, struct case_of 
     struct program_tie tie = tie_of(deal, &config.grid, buckets);
     if (deal->tied) config.ties = &tie, config.tie_count = 1;
     if (strcmp(schedule, PIPELINE_AUTO) == 0)
-        build_auto(&config, &one->program);
+        build_auto(&config, &program);
     else
-        CHECK(schedule_build(schedule, &config, &one->program) == STATUS_OK, "%s", schedule);
+        CHECK(schedule_build(schedule, &config, &program) == STATUS_OK, "%s", schedule);
     struct sync_config sync = {
         .buckets = buckets, .sliced = deal->sliced, .kept = kept, .prefetch = ahead};
     const char *policy = deal->sliced ? "zero" : "allreduce";
-    CHECK(sync_insert(policy, one->program, &sync) == STATUS_OK, "%s", policy);
+    CHECK(sync_insert(policy, program, &sync) == STATUS_OK, "%s", policy);
+    return program;
 }
 
 static void name(const char *schedule, const struct deal *deal, struct case_of *one) {
@@ -153,7 +156,12 @@ static void add_case(struct all *all, const char *schedule, const struct deal *g
     if (!can_be(&deal) || total > CASE_MICROS / 2) return;
     for (int g = 0; g < CASE_MICROS; g++) one.samples[g] = !deal.last || g < deal.last;
     deal.clips = all->count % 2;
-    build(schedule, &deal, &one);
+    one.program = build(schedule, &deal, NULL);
+    if (deal.last) {
+        struct program *last = build(schedule, &deal, one.samples);
+        program_set_last(one.program, last);
+        program_free(&last);
+    }
     name(schedule, &deal, &one);
     all->items = mem_grow(all->items, &all->capacity, (size_t)all->count + 1, sizeof one);
     all->items[all->count++] = one;

@@ -12,7 +12,7 @@ struct case_of {
     char name[160];
     struct program *program;
     bool shares, driven;
-    int64_t samples[CASE_MICROS]; /* more than the step has: mutants may ask for more */
+    int64_t samples[CASE_MICROS]; /* of the last step; more than it has: mutants may ask for more */
 };
 
 /* Local. All of them, an array that the caller frees with cases_free. */

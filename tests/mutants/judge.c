@@ -11,18 +11,28 @@
 
 /* --- one rank's lists --- */
 
-/* Evaluation and saving are entered between the steps. */
-static const enum list_name phases[] = {LIST_START, LIST_BODY, LIST_BODY,     LIST_EVAL_START,
-                                        LIST_EVAL,  LIST_EVAL, LIST_EVAL_END, LIST_SAVE,
-                                        LIST_BODY,  LIST_DRAIN};
-enum { PHASES = sizeof phases / sizeof phases[0] };
+/* Evaluation and saving are entered between the steps. Where there is a short last step, each kind
+ * of step follows each. */
+#define BETWEEN LIST_EVAL_START, LIST_EVAL, LIST_EVAL, LIST_EVAL_END, LIST_SAVE
+static const enum list_name whole[] = {LIST_START, LIST_BODY, LIST_BODY,
+                                       BETWEEN,    LIST_BODY, LIST_DRAIN},
+                            with_last[] = {LIST_START, LIST_BODY, LIST_BODY, LIST_LAST, LIST_LAST,
+                                           LIST_BODY,  BETWEEN,   LIST_LAST, LIST_DRAIN};
 
-static void begin_list(struct rank *rank) {
-    rank->list = phases[rank->phase];
+static void choose_phases(struct world *world) {
+    bool last = program_has_last(world->program);
+    world->phases = last ? with_last : whole;
+    world->phase_count = last ? sizeof with_last / sizeof *with_last : sizeof whole / sizeof *whole;
+    for (int p = 0; p < world->phase_count; p++)
+        world->step_count += list_is_step(world->phases[p]);
+}
+
+static void begin_list(const struct world *world, struct rank *rank) {
+    rank->list = world->phases[rank->phase];
     rank->at = 0;
-    rank->round = rank->phase > 0 && phases[rank->phase - 1] == LIST_EVAL;
+    rank->round = rank->phase > 0 && world->phases[rank->phase - 1] == LIST_EVAL;
     if (rank->list == LIST_EVAL_START) rank->losses = rank->heard = VALUE_NONE;
-    if (rank->list != LIST_BODY) return;
+    if (!list_is_step(rank->list)) return;
     for (int s = 0; s < rank->slot_count; s++) rank->slots[s] = (struct slot){.micro = -1};
     for (int b = 0; b < rank->bucket_count * rank->own->grads; b++)
         rank->buckets[b] = (struct bucket){.holds = INSTR_ALL};
@@ -70,7 +80,7 @@ static void compare(struct world *world, struct rank *rank) {
         if (rank->saved != 3) world_wrong(world, "saves nothing");
         rank->saved = 0;
     }
-    if (rank->list != LIST_BODY) return;
+    if (!list_is_step(rank->list)) return;
     if (rank->lockstep_count > 0) world_wrong(world, "passes in lockstep were never run");
     if (rank->stands_in) world_wrong(world, "stands in for part of a pass");
     if (rank->served) world_wrong(world, "a call that was not answered");
@@ -79,20 +89,20 @@ static void compare(struct world *world, struct rank *rank) {
 }
 
 static void compare_norms(struct world *world, const struct rank *rank) {
-    for (int s = 0; s < STEPS; s++)
+    for (int s = 0; s < world->step_count; s++)
         if (rank->norms[s] != world->at[s + 1].norm) world_wrong(world, "another norm");
 }
 
 /* Behind the last instruction of a list; false where something is still under way. The norm of a
  * step and its gathers may be, until the next one needs them or another list begins. */
 static bool end_list(struct world *world, struct rank *rank) {
-    bool goes_on = rank->list == LIST_BODY && phases[rank->phase + 1] == LIST_BODY;
+    bool goes_on = list_is_step(rank->list) && list_is_step(world->phases[rank->phase + 1]);
     if (!(goes_on ? await_step : await_everything)(world, rank)) return false;
-    rank->step += rank->list == LIST_BODY;
+    rank->step += list_is_step(rank->list);
     compare(world, rank);
-    rank->ended = ++rank->phase == PHASES;
+    rank->ended = ++rank->phase == world->phase_count;
     if (rank->ended) compare_norms(world, rank);
-    if (!rank->ended) begin_list(rank);
+    if (!rank->ended) begin_list(world, rank);
     return true;
 }
 
@@ -164,7 +174,15 @@ static void rank_new(struct world *world, int number) {
             rank->statistics[bucket_index(rank, c, b)] =
                 reference_statistics(number, grid_stage(&program->grid, rank->cell.position, c));
     }
-    begin_list(rank);
+    begin_list(world, rank);
+}
+
+static void reference_steps(const struct world *world, int count, struct reference *reference) {
+    for (int p = 0; count > 0; p++) {
+        if (!list_is_step(world->phases[p])) continue;
+        reference_step(reference, world->phases[p] == LIST_LAST ? world->samples : NULL);
+        count--;
+    }
 }
 
 static bool references(struct world *world, bool shares) {
@@ -184,9 +202,9 @@ static bool references(struct world *world, bool shares) {
             (tie_is_apart(tie) && tie->other_bucket >= shape[tie->other].buckets))
             right = world_wrong(world, "a tie of buckets that are not there");
     }
-    for (int i = 0; i <= STEPS && right; i++) {
-        world->at[i] = reference_new(program, world->samples, shares, shape);
-        for (int n = 0; n < i; n++) reference_step(&world->at[i]);
+    for (int i = 0; i <= world->step_count && right; i++) {
+        world->at[i] = reference_new(program, shares, shape);
+        reference_steps(world, i, &world->at[i]);
     }
     free(shape);
     return right;
@@ -223,7 +241,7 @@ static void world_free(struct world *world) {
         free(world->groups[g]);
     }
     for (int w = 0; w < world->wire_count; w++) free(world->wires[w].items);
-    for (int i = 0; i <= STEPS; i++) reference_free(&world->at[i]);
+    for (int i = 0; i <= world->step_count; i++) reference_free(&world->at[i]);
     free(world->wires);
     free(world->ranks);
 }
@@ -233,6 +251,7 @@ const char *judge(const struct program *program, const int64_t *samples, bool sh
     if (program->ranks > MOST_MEMBERS) return "more ranks than the judge takes";
     if (group_size(&program->grid, GROUP_REPLICAS, 0) > MOST_SLICES)
         return "more replicas than the judge takes";
+    choose_phases(&world);
     world_new(&world);
     if (references(&world, shares)) run(&world);
     world_free(&world);

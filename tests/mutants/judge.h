@@ -12,7 +12,7 @@
 
 #include "program/program.h"
 
-/* Local. NULL: harmless; else why it is wrong. `samples` as in program_verify, of at least
+/* Local. NULL: harmless; else why it is wrong. `samples` of the short last step, at least
  * replicas x micro-batches; `shares`: the training wants shared statistics; `driven`: passes and
  * updates are run on the calls of a driver. */
 const char *judge(const struct program *program, const int64_t *samples, bool shares, bool driven);

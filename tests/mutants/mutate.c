@@ -342,7 +342,8 @@ bool mutate(struct program *program, enum mutation mutation, struct dice *dice, 
     bool alone = dice_roll(dice, 2);
     struct rank_program *rank =
         alone ? program_edit(program, number) : &program->kinds[program->kind_of[number]];
-    struct spot spot = {program, rank, &rank->list[LIST_BODY], number, dice, what};
+    enum list_name step = program_has_last(program) && dice_roll(dice, 2) ? LIST_LAST : LIST_BODY;
+    struct spot spot = {program, rank, &rank->list[step], number, dice, what};
     switch (mutation) {
     case MUTATION_LIST: return other_list(&spot);
     case MUTATION_SIZE: return change_size(&spot);

@@ -229,7 +229,7 @@ static bool keep_form(struct world *world, struct rank *rank, const struct instr
     if (slot->segment > 0 && form != slot->form)
         return world_wrong(world, "segments of forward keep different things");
     slot->form = form;
-    if (rank->list == LIST_BODY) rank->forms |= form;
+    if (list_is_step(rank->list)) rank->forms |= form;
     return rank->forms != INSTR_AGAIN || world_wrong(world, "runs again by stage and by block");
 }
 
@@ -398,7 +398,7 @@ static bool begin_pass(struct world *world, struct rank *rank, const struct inst
     if (ahead && !await(world, rank, &rank->report)) return false;
     if (!ahead && instr->op != INSTR_W && !await(world, rank, &rank->count)) return false;
     if (weights && !await_gradient(world, rank, instr)) return false;
-    if (slot->segment == 0 && instr->op != INSTR_W && rank->list == LIST_BODY &&
+    if (slot->segment == 0 && instr->op != INSTR_W && list_is_step(rank->list) &&
         !was_called(world, rank, instr, called))
         return false;
     if (!check_segment(world, rank, instr)) return false;
@@ -424,7 +424,7 @@ bool run_pass(struct world *world, struct rank *rank, const struct instr *instr)
     value own =
         instr->op == INSTR_W ? 0 : pass_value(slot, instr, gradient_of(world, rank, slot, instr));
     value shared = own;
-    if (instr_shares(instr) && rank->list == LIST_BODY) {
+    if (instr_shares(instr) && list_is_step(rank->list)) {
         if (rank->cell.replica_count > 1) return run_lockstep(world, rank, instr);
         if (rank->met > 0) shared = slot->shared;
         bool done = share(world, rank, instr, own, &shared);
@@ -434,7 +434,7 @@ bool run_pass(struct world *world, struct rank *rank, const struct instr *instr)
             return world_wrong(world, "segments of a pass share different things");
     }
     if (instr->op != INSTR_W) slot->shared = shared;
-    if (instr->op == INSTR_F && rank->list == LIST_BODY && !(instr->flags & INSTR_PURE))
+    if (instr->op == INSTR_F && list_is_step(rank->list) && !(instr->flags & INSTR_PURE))
         move_statistics(world, rank, instr, shared);
     bool ends = end_segment(world, rank, instr, slot);
     if (instr->op != INSTR_F)

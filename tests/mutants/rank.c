@@ -86,7 +86,7 @@ static int global_micro(const struct world *world, const struct rank *rank, int 
 }
 
 bool world_present(const struct world *world, const struct rank *rank, int micro) {
-    return !world->samples || world->samples[global_micro(world, rank, micro)] > 0;
+    return rank->list != LIST_LAST || world->samples[global_micro(world, rank, micro)] > 0;
 }
 
 /* --- samples and messages --- */

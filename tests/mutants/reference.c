@@ -124,7 +124,7 @@ value reference_tied(const value *uses, int count) {
 
 /* --- a step --- */
 
-struct reference reference_new(const struct program *program, const int64_t *samples, bool shares,
+struct reference reference_new(const struct program *program, bool shares,
                                const struct stage_shape *shape) {
     const struct grid *grid = &program->grid;
     int stages = grid->stages * grid->chunks;
@@ -134,7 +134,6 @@ struct reference reference_new(const struct program *program, const int64_t *sam
                                   .sum = program->sum,
                                   .clips = program_clips(program),
                                   .shares = shares,
-                                  .samples = samples,
                                   .stages = stages,
                                   .shape = MEM_ARRAY(struct stage_shape, stages),
                                   .first = MEM_ARRAY(int, stages + 1),
@@ -380,8 +379,9 @@ static void evaluate(struct reference *reference) {
     }
 }
 
-void reference_step(struct reference *reference) {
+void reference_step(struct reference *reference, const int64_t *samples) {
     int total = reference->grid.replicas * reference->micros;
+    reference->samples = samples;
     struct step step = {.total = total,
                         .forward = MEM_ARRAY(value, reference->stages * total),
                         .kept = MEM_ARRAY(value, reference->stages * total),

@@ -23,7 +23,7 @@ struct reference {
     enum sum_order sum;
     bool clips;             /* the update is by gradients that were scaled by their norm */
     bool shares;            /* batch norm's statistics are those of all replicas */
-    const int64_t *samples; /* per micro-batch of the step; borrowed */
+    const int64_t *samples; /* per micro-batch of the last step; borrowed */
     struct stage_shape *shape;
     int *first;                     /* per stage: its first bucket, counted through all */
     value *params;                  /* per bucket: now */
@@ -33,11 +33,11 @@ struct reference {
 };
 
 /* Local. Before the first step; `shape` per stage is copied. reference_free gives it back. */
-struct reference reference_new(const struct program *program, const int64_t *samples, bool shares,
+struct reference reference_new(const struct program *program, bool shares,
                                const struct stage_shape *shape);
 void reference_free(struct reference *reference);
-/* Local. One step. */
-void reference_step(struct reference *reference);
+/* Local. One step, on the micro-batches that have samples; NULL: all have. */
+void reference_step(struct reference *reference, const int64_t *samples);
 
 /* The parts that the judge builds alike from what ranks really hold. */
 value reference_samples(int micro);

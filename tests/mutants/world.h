@@ -5,7 +5,7 @@
 #include "program/program.h"
 #include "reference.h"
 
-enum { STEPS = 3, MOST_MEMBERS = 32, MOST_SLICES = 8, MOST_LOCKSTEP = 64 };
+enum { MOST_STEPS = 6, MOST_MEMBERS = 32, MOST_SLICES = 8, MOST_LOCKSTEP = 64 };
 
 /* One operation of a group. */
 enum meeting_kind {
@@ -93,7 +93,7 @@ struct rank {
     value *statistics, *replaced;        /* running, per bucket: of the segment that has it */
     bool is_replaced;                    /* another rank's statistics stand in for the own */
     value seeds, losses, heard, norm;
-    value norms[STEPS]; /* per step, once it is known */
+    value norms[MOST_STEPS]; /* per step, once it is known */
     struct under_way count, report, squares;
     int posted[PROGRAM_MAX_GROUPS]; /* operations of each group so far */
     int exchange[PROGRAM_MAX_GROUPS];
@@ -112,10 +112,12 @@ struct rank {
 
 struct world {
     const struct program *program;
-    const int64_t *samples;
-    bool driven;                    /* passes are run on calls */
-    int slices;                     /* ranks that hold a stage */
-    struct reference at[STEPS + 1]; /* before the first step, behind each */
+    const int64_t *samples;       /* of the short last step */
+    const enum list_name *phases; /* the lists that are run, in order; how many, and steps: */
+    int phase_count, step_count;
+    bool driven;                         /* passes are run on calls */
+    int slices;                          /* ranks that hold a stage */
+    struct reference at[MOST_STEPS + 1]; /* before the first step, behind each */
     struct rank *ranks;
     struct meeting_group *groups[PROGRAM_MAX_GROUPS];
     struct wire *wires;
@@ -188,7 +190,6 @@ bool rank_run(struct world *world, struct rank *rank, const struct instr *instr)
 /* Local. What was posted takes effect. */
 void take_sum(struct world *world, struct rank *rank, const struct under_way *posted);
 void take_gather(struct world *world, struct param_bucket *params, const struct under_way *posted);
-
 /* Local. Parameters of a bucket as its readers find them; 0: they are not there. */
 value params_value(const struct world *world, const struct param_bucket *params);
 value slices_value(const value *slices, int count);

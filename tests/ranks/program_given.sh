@@ -1,5 +1,5 @@
 # A pipeline's program, saved and given again, trains to the same bits; one of another shape is refused with the number
-# that differs. The short last step of an epoch, which the schedule builds, has the credits of the file.
+# that differs. So does one without its list last, which the schedule then builds.
 . "$ROOT/tests/ranks/lib.sh"
 small="--model resnet8 --threads 1 --batch 1000 --micro-batches 4 --drop-last off --epochs 1 --eval-every 1 --spawn threads"
 # head FILE WORDS OTHER: a copy with another second line
@@ -10,9 +10,15 @@ for strategy in "1f1b --stages 2" "zbv --stages 2" "1f1b --stages 2 --replicas 2
     [ "$(sed -n 's/^ *"steps": \([0-9]*\),*/\1/p' own/summary.json)" = 2 ] || { echo "no short last step here"; exit 1; }
     code 0 train $small --strategy $strategy --out given --program program.txt
     same own given
+    cmp -s own/program.txt given/program.txt || { echo "another program: $strategy"; exit 1; }
     head_with program.txt 'credits 2' 'credits 1'
     code 0 train $small --strategy $strategy --out fewer --program other.txt
     same own fewer
+    grep -q '^rank 1 last$' program.txt || { echo "no list last: $strategy"; exit 1; }
+    awk '/^rank/ { skip = $3 == "last" } !skip' program.txt >other.txt
+    code 0 train $small --strategy $strategy --out other --program other.txt
+    same own other
+    cmp -s own/program.txt other/program.txt || { echo "another list last: $strategy"; exit 1; }
 done
 code 0 "$STRETTO" explain $small --strategy 1f1b --stages 2 --save-program flat.txt
 refused() { # WORDS OTHER MESSAGE HINT

@@ -93,7 +93,7 @@ Test(cli_json, explain_is_one_object_with_its_parts) {
     cr_expect_str_eq(json_string_value(json_object_get(root, "strategy")), "single");
     cr_expect_eq(json_integer_value(json_object_get(root, "sent_bytes_per_step")), 0);
     const json_t *shown = json_object_get(root, "show");
-    cr_expect(strstr(json_string_value(json_object_get(shown, "program")), "stretto program 4"));
+    cr_expect(strstr(json_string_value(json_object_get(shown, "program")), "stretto program 5"));
     cr_expect(strstr(json_string_value(json_object_get(shown, "graph")), "fc1"));
     cr_expect(strstr(json_string_value(json_object_get(shown, "memory")), "alive at the peak"));
     json_decref(root);

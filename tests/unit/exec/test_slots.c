@@ -36,7 +36,7 @@ static struct kit_run *open_with(const char *line, const char *header, const cha
     char *text = NULL;
     size_t bytes;
     FILE *out = open_memstream(&text, &bytes);
-    fprintf(out, "stretto program 4\nranks 1 stages 1 replicas 1 %s\n" BETWEEN("0") "rank 0 body\n",
+    fprintf(out, "stretto program 5\nranks 1 stages 1 replicas 1 %s\n" BETWEEN("0") "rank 0 body\n",
             header);
     for (int i = 0; body[i]; i++) fprintf(out, "#%d r0 %s\n", i, body[i]);
     fclose(out);

@@ -142,39 +142,35 @@ Test(plan_choice, cuts_say_how_many_chunks) {
 /* --- programs of another rank --- */
 
 /* Of a schedule that this rank would not choose. */
-static struct program_texts texts_of(const char *line, int ranks) {
+static struct bytes text_of(const char *line, int ranks) {
     struct run run = run_of(line, 0, ranks);
-    struct program_texts texts;
     cr_assert_eq(plan_it(&run), STATUS_OK);
-    plan_texts(run.plan, &texts);
+    struct bytes text = plan_text(run.plan);
     run_free(&run);
-    return texts;
+    return text;
 }
 
 #define SHORT                                                                                      \
     "--data synthetic:count=60 --model resnet8 --device ref --threads 1 --batch 16 "               \
     "--micro-batches 4 "
 
-Test(plan_choice, agreed_programs_are_taken_over) {
-    struct program_texts texts = texts_of(SHORT "--strategy v-min", 2);
+Test(plan_choice, an_agreed_program_is_taken_over) {
+    struct bytes text = text_of(SHORT "--strategy v-min", 2);
     struct run run = run_of(SHORT "--strategy auto", 1, 2);
-    cr_assert_gt(texts.last.count, 0);
-    run.config.agreed = &texts;
+    cr_assert(strstr((const char *)text.data, "\nrank 1 last\n"));
+    run.config.agreed = &text;
     cr_assert_eq(plan_it(&run), STATUS_OK);
-    struct program_texts own;
-    plan_texts(run.plan, &own);
-    cr_expect_eq(own.step.count, texts.step.count);
-    cr_expect_eq(memcmp(own.step.data, texts.step.data, own.step.count), 0);
-    cr_expect_eq(own.last.count, texts.last.count);
-    cr_expect_eq(memcmp(own.last.data, texts.last.data, own.last.count), 0);
+    struct bytes own = plan_text(run.plan);
+    cr_expect_eq(own.count, text.count);
+    cr_expect_eq(memcmp(own.data, text.data, own.count), 0);
     cr_expect(run.plan->config.grid.v_shape && run.plan->chunk_count == 2);
-    program_texts_free(&own);
-    program_texts_free(&texts);
+    bytes_free(&own);
+    bytes_free(&text);
     run_free(&run);
 }
 
-Test(plan_choice, agreed_programs_of_another_run_are_refused) {
-    struct program_texts texts = texts_of(SHORT "--strategy gpipe", 2);
+Test(plan_choice, an_agreed_program_of_another_run_is_refused) {
+    struct bytes text = text_of(SHORT "--strategy gpipe", 2);
     static const char *const others[] = {"--data synthetic:count=60 --model resnet8 --device ref "
                                          "--threads 1 --batch 16 --micro-batches 2 --strategy auto",
                                          "--data synthetic:count=64 --model resnet8 --device ref "
@@ -183,12 +179,12 @@ Test(plan_choice, agreed_programs_of_another_run_are_refused) {
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         struct run run = run_of(others[i], 0, 2);
         char log[512] = "";
-        run.config.agreed = &texts;
+        run.config.agreed = &text;
         log_capture(log, sizeof log);
         cr_expect_eq(plan_it(&run), STATUS_USAGE, "%s", others[i]);
         log_capture(NULL, 0);
         cr_expect(strstr(log, "for another run"), "%s", log);
         run_free(&run);
     }
-    program_texts_free(&texts);
+    bytes_free(&text);
 }

@@ -28,15 +28,25 @@ struct program *program_of_case(const struct program_case *of, int64_t *samples)
     int total = of->replicas * of->micro_batches;
     int64_t *own = MEM_ARRAY(int64_t, total);
     for (int g = 0; g < total; g++) own[g] = of->last ? (of->last - g + total - 1) / total : 7;
-    struct schedule_config config = {.grid = grid_flat(1, of->replicas),
-                                     .micro_batches = of->micro_batches,
-                                     .sum = of->sum,
-                                     .samples = own};
-    struct program *program = NULL;
+    struct schedule_config config = {
+        .grid = grid_flat(1, of->replicas), .micro_batches = of->micro_batches, .sum = of->sum};
+    struct program *program = NULL, *last = NULL;
     cr_assert_eq(schedule_build("single", &config, &program), STATUS_OK);
+    config.samples = own;
+    if (of->last) cr_assert_eq(schedule_build("single", &config, &last), STATUS_OK);
     for (int g = 0; samples && g < total; g++) samples[g] = own[g];
     free(own);
-    return program;
+    return last ? program_with_last(program, last) : program;
+}
+
+struct program *program_with_last(struct program *whole, struct program *last) {
+    program_set_last(whole, last);
+    program_free(&last);
+    return whole;
+}
+
+enum list_name program_step(const struct program *program) {
+    return program_has_last(program) ? LIST_LAST : LIST_BODY;
 }
 
 char *program_text(const struct program *program) {
@@ -72,7 +82,7 @@ static void accumulate(char **grad, const struct instr *instr) {
 }
 
 char *program_meaning(const struct program *program) {
-    const struct instr_list *body = program_list(program, 0, LIST_BODY);
+    const struct instr_list *body = program_list(program, 0, program_step(program));
     char **grad = MEM_ARRAY(char *, program_of(program, 0)->grads);
     char *stepped = mem_text("nothing"), *tracked = mem_text("");
     for (int i = 0; i < body->count; i++) {

@@ -67,7 +67,8 @@ static const struct {
     const char *from, *to, *says;
 } edits[] = {
     {"LOAD s0 m0 a0\n#1", "LOAD s0 m0 a0 pure\n#1", "no such flag"},
-    {"rank 1 eval\n", "rank 1 eval\n#70 r1 STEP g0\n", "STEP belongs into body, not into eval"},
+    {"rank 1 eval\n", "rank 1 eval\n#70 r1 STEP g0\n",
+     "STEP belongs into body or last, not into eval"},
     {"rank 1 eval\n", "rank 1 eval\n#70 r1 BCAST q0\n", "BCAST belongs into start, not into eval"},
     {"rank 1 start\n", "rank 1 start\n#70 r1 STATS_ALL q0\n", "not into start"},
     {"rank 1 eval-start\n", "rank 1 eval-start\n#70 r1 STATS_OWN\n", "belongs into eval-end"},

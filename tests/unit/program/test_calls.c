@@ -17,11 +17,11 @@ static struct program *build(int stages, int micros, const int64_t *samples) {
         .samples = samples};
     struct program *program = NULL;
     cr_assert_eq(schedule_build("rpc", &config, &program), STATUS_OK);
-    return program;
+    return samples ? program_with_last(build(stages, micros, NULL), program) : program;
 }
 
 static int count(const struct program *program, int rank, enum instr_op op) {
-    const struct instr_list *body = program_list(program, rank, LIST_BODY);
+    const struct instr_list *body = program_list(program, rank, program_step(program));
     int found = 0;
     for (int i = 0; i < body->count; i++) found += body->items[i].op == op;
     return found;

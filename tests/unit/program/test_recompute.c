@@ -26,7 +26,8 @@ static struct program *build(const char *schedule, int stages, int micros,
                                      .recompute = recompute};
     struct program *program = NULL;
     cr_assert_eq(schedule_build(schedule, &config, &program), STATUS_OK);
-    return program;
+    if (!samples) return program;
+    return program_with_last(build(schedule, stages, micros, recompute, NULL), program);
 }
 
 static bool is_pass(const struct instr *instr) {
@@ -55,7 +56,7 @@ static bool is_at_once(const struct program *kept, int rank) {
 }
 
 static void check_rank(const struct program *program, int rank, enum recompute_policy policy) {
-    const struct instr_list *body = program_list(program, rank, LIST_BODY);
+    const struct instr_list *body = program_list(program, rank, program_step(program));
     int last = program->micro_batches - 1, light = 0, again = 0;
     bool blocks = recompute_by_block(policy);
     for (int i = 0; i < body->count; i++) {

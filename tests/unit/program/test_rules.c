@@ -10,11 +10,10 @@
 #include "program/schedule.h"
 
 /* Two stages x two replicas, 1f1b on two micro-batches. */
-static struct program *pipelines(const int64_t *samples, bool shares) {
+static struct program *pipelines(bool shares) {
     struct schedule_config config = {
         .grid = {.stages = 2, .chunks = 1, .replicas = 2, .replicas_each = 1},
         .micro_batches = 2,
-        .samples = samples,
         .shares = shares};
     struct program *program = NULL;
     cr_assert_eq(schedule_build("1f1b", &config, &program), STATUS_OK);
@@ -52,7 +51,7 @@ static void refused(const char *text, const int64_t *samples, const char *says) 
     program_free(&program);
 }
 
-static const char pair[] = "stretto program 4\n"
+static const char pair[] = "stretto program 5\n"
                            "ranks 2 stages 2 replicas 1 micro-batches 2 sum replica credits 2\n"
                            "groups world replicas pipeline\n"
                            "rank 0 slots 2 grads 1 buckets 1\n"
@@ -204,7 +203,7 @@ Test(program_rules, who_ends_is_waited_for_in_vain) {
 
 /* Whether uses are added per micro-batch or per replica gives other bits. */
 Test(program_rules, where_uses_are_added_is_part_of_the_order) {
-    static const char body[] = "stretto program 4\n"
+    static const char body[] = "stretto program 5\n"
                                "ranks 1 stages 1 replicas 1 micro-batches 2 sum tree\n"
                                "groups world\n"
                                "rank 0 slots 1 grads 2 buckets 1\n"
@@ -232,8 +231,11 @@ Test(program_rules, empty_replicas_keep_their_place_in_the_tree) {
         const int64_t *samples = i ? last : first;
         struct schedule_config config = {
             .grid = grid_flat(5, 5), .micro_batches = 1, .samples = samples};
-        struct program *program = NULL;
+        struct program *program = NULL, *short_step = NULL;
+        cr_assert_eq(schedule_build("single", &config, &short_step), STATUS_OK);
+        config.samples = NULL;
         cr_assert_eq(schedule_build("single", &config, &program), STATUS_OK);
+        program = program_with_last(program, short_step);
         cr_expect_eq(verify(program, samples, log), STATUS_USAGE);
         cr_expect_eq(strstr(log, "rule 16") != NULL, i == 0, "%s", log);
         program_free(&program);
@@ -252,7 +254,7 @@ Test(program_rules, an_instruction_with_a_slot_awaits_it) {
 
 Test(program_rules, replicas_begin_with_a_broadcast_over_themselves) {
     char log[1024];
-    struct program *program = pipelines(NULL, false);
+    struct program *program = pipelines(false);
     cr_expect_eq(verify(program, NULL, log), STATUS_USAGE);
     cr_expect(strstr(log, "rule 5 at the empty list start of rank 0: the list start has no BCAST"),
               "%s", log);
@@ -294,14 +296,15 @@ Test(program_rules, a_proof_says_how_much_was_proven) {
         struct program_proof proof;
         cr_assert_eq(schedule_build(peaks[i].schedule, &config, &program), STATUS_OK);
         cr_assert_eq(program_prove(program, NULL, &proof), STATUS_OK);
-        cr_expect_eq(proof.peak_slots, peaks[i].slots, "%s: %d", peaks[i].schedule,
-                     proof.peak_slots);
-        cr_expect_eq(proof.peak_rank, 0);
+        cr_expect_eq(proof.body.peak_slots, peaks[i].slots, "%s: %d", peaks[i].schedule,
+                     proof.body.peak_slots);
+        cr_expect_eq(proof.body.peak_rank, 0);
         cr_expect_eq(proof.ranks, 3);
         cr_expect_eq(proof.walked, 3);
         int64_t instructions = 0;
         for (int r = 0; r < 3; r++) instructions += program_list(program, r, LIST_BODY)->count;
-        cr_expect_eq(proof.instructions, instructions);
+        cr_expect_eq(proof.body.instructions, instructions);
+        cr_expect_eq(proof.last.instructions, 0);
         program_free(&program);
     }
 }

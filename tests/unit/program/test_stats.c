@@ -27,22 +27,32 @@ enum { STEPS = sizeof steps / sizeof steps[0] };
 
 static int64_t samples[64];
 
-/* With a rank for each replica, or one for all. */
-static struct program *build_on(int ranks, const struct step *step, bool shares) {
+static void deal(const struct step *step) {
     int total = step->ranks * step->micro_batches;
     for (int g = 0; g < total; g++)
         samples[g] = step->last ? (step->last - g + total - 1) / total : 7;
+}
+
+/* With a rank for each replica, or one for all. */
+static struct program *build_on(int ranks, const struct step *step, bool shares) {
+    struct program *whole_step;
+    deal(step);
     struct schedule_config config = {.grid = grid_flat(ranks, step->ranks),
                                      .micro_batches = step->micro_batches,
                                      .sum = step->sum,
-                                     .samples = samples,
+                                     .samples = step->last ? samples : NULL,
                                      .shares = shares};
     struct program *program = NULL;
     cr_assert_eq(schedule_build("single", &config, &program), STATUS_OK);
     cr_assert_eq(
         sync_insert("allreduce", program, &(struct sync_config){.buckets = &(int){step->buckets}}),
         STATUS_OK);
-    return program;
+    if (!step->last) return program;
+    struct step whole = *step;
+    whole.last = 0;
+    whole_step = build_on(ranks, &whole, shares);
+    deal(step);
+    return program_with_last(whole_step, program);
 }
 
 static struct program *build(const struct step *step, bool shares) {
@@ -58,7 +68,7 @@ static enum status verify(const struct program *program, char log[512]) {
 }
 
 static struct instr_list *body(struct program *program, int rank) {
-    return &program_edit(program, rank)->list[LIST_BODY];
+    return &program_edit(program, rank)->list[program_step(program)];
 }
 
 static int count_of(struct program *program, int rank, enum instr_op op) {
@@ -181,7 +191,7 @@ Test(program_stats, damage_is_refused) {
 /* Each is taken as it stands; with `from` put for `to` in rank 1's part it is refused, saying so.
  */
 static const char two_ranks[] =
-    "stretto program 4\n"
+    "stretto program 5\n"
     "ranks 2 stages 1 replicas 2 micro-batches 2 sum replica\n"
     "groups world replicas\n"
     "rank 0 slots 2 grads 1 buckets 2\n"
@@ -270,7 +280,7 @@ Test(program_stats, other_orders_are_taken_only_when_all_ranks_share_alike) {
 Test(program_stats, one_replica_has_nobody_to_share_with) {
     char log[512];
     static const char text[] =
-        "stretto program 4\n"
+        "stretto program 5\n"
         "ranks 1 stages 1 replicas 1 micro-batches 1 sum replica\n"
         "groups world replicas\n"
         "rank 0 body\n#0 r0 COUNT q0\n#1 r0 LOAD s0 m0 a0\n#2 r0 F s0 m0 a0 q1\n";
@@ -314,7 +324,7 @@ Test(program_stats, one_rank_runs_its_replicas_together) {
 }
 
 static const char one_rank[] =
-    "stretto program 4\n"
+    "stretto program 5\n"
     "ranks 1 stages 1 replicas 2 micro-batches 1 sum replica replicas-each 2\n"
     "groups world replicas\n"
     "rank 0 slots 2 grads 2 buckets 1\n"
@@ -393,7 +403,7 @@ Test(program_stats, a_meeting_between_segments_is_one_inside_the_pass_of_another
 
 static void reduce_by_the_group_that_shares(struct program *program) {
     for (int k = 0; k < program->kind_count; k++) {
-        struct instr_list *list = &program->kinds[k].list[LIST_BODY];
+        struct instr_list *list = &program->kinds[k].list[program_step(program)];
         for (int i = 0; i < list->count; i++)
             if (list->items[i].op == INSTR_REDUCE) list->items[i].group = 1;
     }

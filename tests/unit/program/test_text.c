@@ -108,7 +108,7 @@ Test(program_text, more_than_the_text_form_holds_is_not_built) {
 /* The verifier's memory follows the instructions, not the numbers of a header. */
 Test(program_text, a_header_of_large_numbers_takes_no_memory) {
     static const char text[] =
-        "stretto program 4\nranks 1 stages 1 replicas 1024 micro-batches 1024 sum tree "
+        "stretto program 5\nranks 1 stages 1 replicas 1024 micro-batches 1024 sum tree "
         "replicas-each 1024\ngroups world\nrank 0 slots 32767 grads 32767 buckets 32767\n"
         "rank 0 body\n#0 r0 COUNT q0\n#1 r0 STEP g0\n";
     struct program *program = NULL;
@@ -160,7 +160,7 @@ Test(program_text, every_instruction_and_flag_survives) {
 
 Test(program_text, spaces_and_empty_lines_do_not_matter) {
     static const char text[] =
-        "stretto program 4\n"
+        "stretto program 5\n"
         "\n  ranks 1 stages 1 replicas 1  micro-batches\t1 sum replica\r\n"
         "groups  world\n" BETWEEN(
             "0") "rank 0 body\n\n"
@@ -175,45 +175,45 @@ Test(program_text, spaces_and_empty_lines_do_not_matter) {
 }
 
 #define HEADER                                                                                     \
-    "stretto program 4\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree\ngroups world\n"
+    "stretto program 5\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree\ngroups world\n"
 
 #define SLICED                                                                                     \
-    "stretto program 4\nranks 2 stages 1 replicas 2 micro-batches 1 sum replica sliced ogp\n"      \
+    "stretto program 5\nranks 2 stages 1 replicas 2 micro-batches 1 sum replica sliced ogp\n"      \
     "groups world replicas\n"
 
 static const struct {
     const char *text, *says;
 } bad[] = {
     {"", "expected a program"},
-    {"stretto\n", "line 1: expected stretto program 4, found \"stretto\""},
-    {"stretto program 3\n", "a program of version 3, this stretto reads version 4"},
-    {"stretto program 4", "expected a program"},
-    {"stretto program 4\n\n\n", "expected a program"},
-    {"stretto program 4\nranks 0 stages 1", "\"0\""},
-    {"stretto program 4\nranks 1 stages 1 replicas 1 micro-batches 2\n", "sum"},
-    {"stretto program 4\nranks 1 stages 1 replicas 1 sum tree\n", "micro-batches"},
-    {"stretto program 4\nranks 1 stages 1 replicas 1 micro-batches 2 sum trees\n", "trees"},
-    {"stretto program 4\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree x\n", "\"x\""},
-    {"stretto program 4\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree chunks 0\n", "\"0\""},
-    {"stretto program 4\nranks 2 stages 1 replicas 1 micro-batches 2 sum tree\n",
+    {"stretto\n", "line 1: expected stretto program 5, found \"stretto\""},
+    {"stretto program 4\n", "a program of version 4, this stretto reads version 5"},
+    {"stretto program 5", "expected a program"},
+    {"stretto program 5\n\n\n", "expected a program"},
+    {"stretto program 5\nranks 0 stages 1", "\"0\""},
+    {"stretto program 5\nranks 1 stages 1 replicas 1 micro-batches 2\n", "sum"},
+    {"stretto program 5\nranks 1 stages 1 replicas 1 sum tree\n", "micro-batches"},
+    {"stretto program 5\nranks 1 stages 1 replicas 1 micro-batches 2 sum trees\n", "trees"},
+    {"stretto program 5\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree x\n", "\"x\""},
+    {"stretto program 5\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree chunks 0\n", "\"0\""},
+    {"stretto program 5\nranks 2 stages 1 replicas 1 micro-batches 2 sum tree\n",
      "make ranks 1, found ranks 2"},
-    {"stretto program 4\nranks 1 stages 1 replicas 3 micro-batches 2 sum tree replicas-each 2\n",
+    {"stretto program 5\nranks 1 stages 1 replicas 3 micro-batches 2 sum tree replicas-each 2\n",
      "multiple of replicas-each 2"},
-    {"stretto program 4\nranks 99999999999 stages 1\n", "99999999999"},
-    {"stretto program 4\nranks 100000 stages 1 replicas 100000 micro-batches 32767 sum tree\n",
+    {"stretto program 5\nranks 99999999999 stages 1\n", "99999999999"},
+    {"stretto program 5\nranks 100000 stages 1 replicas 100000 micro-batches 32767 sum tree\n",
      "fewer micro-batches, found \"32767\""},
-    {"stretto program 4\nsum tree micro-batches 32766 ranks 100000 replicas 100000 stages 1\n",
+    {"stretto program 5\nsum tree micro-batches 32766 ranks 100000 replicas 100000 stages 1\n",
      "fewer micro-batches, found \"32766\""},
-    {"stretto program 4\nranks 2000 stages 2000 replicas 1 micro-batches 1 sum tree chunks 30\n",
+    {"stretto program 5\nranks 2000 stages 2000 replicas 1 micro-batches 1 sum tree chunks 30\n",
      "fewer stages and chunks, found \"2000\""},
-    {"stretto program 4\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree lasting g\n",
+    {"stretto program 5\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree lasting g\n",
      "expected n, p or np, found \"g\""},
     {HEADER "groups world\n", "one line of groups"},
-    {"stretto program 4\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree\ngroups all\n",
+    {"stretto program 5\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree\ngroups all\n",
      "all"},
     {HEADER "rank 0 slots 0 grads 1 buckets 1\n", "\"0\""},
     {HEADER "rank 0 slots 1 grads 1\n", "buckets"},
-    {"stretto program 4\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree chunks 2\n"
+    {"stretto program 5\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree chunks 2\n"
      "groups world\nrank 0 slots 1,1 grads 32767 buckets 32767,32767\n",
      "fewer gradient buffers and buckets, found \"32767\""},
     {HEADER "rank 0 slots 1 grads 32768 buckets 1\n", "grads from 0 to 32767, found \"32768\""},
@@ -262,7 +262,7 @@ Test(program_text, what_is_not_a_program_is_refused) {
 }
 
 Test(program_text, a_zero_byte_is_refused) {
-    static const char text[] = "stretto program 4\n\0ranks";
+    static const char text[] = "stretto program 5\n\0ranks";
     char log[256] = "";
     struct program *program = NULL;
     log_capture(log, sizeof log);

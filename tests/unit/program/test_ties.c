@@ -40,11 +40,14 @@ static struct program *tied_program(const struct shape *of) {
     cr_assert_eq(schedule_build(of->schedule, &config, &program), STATUS_OK);
     const char *sync = of->replicas > 1 ? "allreduce" : "none";
     cr_assert_eq(sync_insert(sync, program, &(struct sync_config){.buckets = buckets}), STATUS_OK);
-    return program;
+    if (!of->samples) return program;
+    struct shape whole = *of;
+    whole.samples = NULL;
+    return program_with_last(tied_program(&whole), program);
 }
 
 static int count_of(const struct program *program, int rank, enum instr_op op) {
-    const struct instr_list *body = program_list(program, rank, LIST_BODY);
+    const struct instr_list *body = program_list(program, rank, program_step(program));
     int count = 0;
     for (int i = 0; i < body->count; i++) count += body->items[i].op == op;
     return count;
@@ -269,7 +272,7 @@ static void expect_bad(const char *lines, const char *why) {
     char text[512], log[512] = "";
     struct program *program = NULL;
     snprintf(text, sizeof text,
-             "stretto program 4\nranks 4 stages 4 replicas 1 micro-batches 1 sum replica chunks 2 "
+             "stretto program 5\nranks 4 stages 4 replicas 1 micro-batches 1 sum replica chunks 2 "
              "v-shape 1\ngroups world tied\n%s\n",
              lines);
     log_capture(log, sizeof log);

@@ -39,7 +39,7 @@ static void refused_or_same(const struct program *mutant, const char *meaning, c
 }
 
 static struct instr_list *body_of(struct program *program) {
-    return &program_edit(program, 0)->list[LIST_BODY];
+    return &program_edit(program, 0)->list[program_step(program)];
 }
 
 static struct program *without(const struct program *program, int at) {
@@ -54,7 +54,7 @@ static struct program *without(const struct program *program, int at) {
 /* Instruction `at` a second time, before position `to`. */
 static struct program *with_twice(const struct program *program, int at, int to) {
     struct program *mutant = program_copy(program);
-    program_add(program_edit(mutant, 0), LIST_BODY, INSTR_COUNT);
+    program_add(program_edit(mutant, 0), program_step(mutant), INSTR_COUNT);
     struct instr_list *body = body_of(mutant);
     struct instr copy = body->items[at];
     memmove(body->items + to + 1, body->items + to,
@@ -175,7 +175,7 @@ Test(program_verify, refuses_wrong_operands_and_flags) {
 }
 
 /* B as its two halves, with two micro-batches under way: a program a pipeline would have. */
-static const char halves[] = "stretto program 4\n"
+static const char halves[] = "stretto program 5\n"
                              "ranks 1 stages 1 replicas 1 micro-batches 2 sum replica\n"
                              "groups world\n"
                              "rank 0 slots 2 grads 1 buckets 1\n"
@@ -220,10 +220,11 @@ Test(program_verify, halves_of_backward) {
 }
 
 Test(program_verify, instructions_outside_the_body_are_refused) {
-    for (int list = LIST_START; list <= LIST_DRAIN; list += LIST_DRAIN) {
+    static const enum list_name lists[] = {LIST_START, LIST_DRAIN};
+    for (int i = 0; i < 2; i++) {
         struct program *program =
             program_of_case(&(struct program_case){1, 1, SUM_REPLICA, 0}, samples);
-        program_add(program_edit(program, 0), (enum list_name)list, INSTR_COUNT);
+        program_add(program_edit(program, 0), lists[i], INSTR_COUNT);
         cr_expect_neq(quiet_verify(program), STATUS_OK);
         program_free(&program);
     }

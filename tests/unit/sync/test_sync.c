@@ -100,16 +100,18 @@ Test(sync_allreduce, replicas_of_a_short_step_post_in_one_order) {
             bool v_shape = s == 1 || s == 2;
             struct schedule_config config = {
                 .grid = {.stages = 2, .chunks = 2, .replicas = 2, .replicas_each = 1, v_shape},
-                .micro_batches = 3,
-                .samples = samples};
-            struct program *program = NULL;
-            cr_assert_eq(schedule_build(schedules[s], &config, &program), STATUS_OK);
-            cr_assert_eq(sync_insert("allreduce", program,
-                                     &(struct sync_config){.buckets = (int[]){1, 2, 3, 2}}),
-                         STATUS_OK);
-            cr_expect_eq(program_verify(program, samples), STATUS_OK, "%s, %d samples",
+                .micro_batches = 3};
+            struct program *program[2] = {NULL, NULL};
+            for (int i = 0; i < 2; i++, config.samples = samples) {
+                cr_assert_eq(schedule_build(schedules[s], &config, &program[i]), STATUS_OK);
+                cr_assert_eq(sync_insert("allreduce", program[i],
+                                         &(struct sync_config){.buckets = (int[]){1, 2, 3, 2}}),
+                             STATUS_OK);
+            }
+            program_set_last(program[0], program[1]);
+            cr_expect_eq(program_verify(program[0], samples), STATUS_OK, "%s, %d samples",
                          schedules[s], last);
-            program_free(&program);
+            for (int i = 0; i < 2; i++) program_free(&program[i]);
         }
     }
 }

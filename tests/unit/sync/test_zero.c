@@ -55,7 +55,11 @@ static struct program *build(const struct shape *shape, const int64_t *samples) 
         .buckets = buckets, .sliced = shape->sliced, .kept = kept, .prefetch = prefetch};
     cr_assert_eq(schedule_build(shape->schedule, &config, &program), STATUS_OK);
     cr_assert_eq(sync_insert("zero", program, &sync), STATUS_OK);
-    return program;
+    if (!samples) return program;
+    struct program *whole = build(shape, NULL);
+    program_set_last(whole, program);
+    program_free(&program);
+    return whole;
 }
 
 /* A list of a rank without ids and ranks. */
@@ -84,7 +88,7 @@ static void expect_list(struct shape shape, int rank, enum list_name name, const
 }
 
 static void expect_body(struct shape shape, int rank, const char *want) {
-    expect_list(shape, rank, LIST_BODY, want);
+    expect_list(shape, rank, shape.samples ? LIST_LAST : LIST_BODY, want);
 }
 
 Test(sync_zero, state_is_updated_in_slices_and_gathered) {
