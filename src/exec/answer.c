@@ -56,8 +56,9 @@ static enum status train_task(void *context, int rank) {
     const struct answer_config *config = member->config;
     struct step_result result = {0};
     if (rank > 0) TRY(plan_task(context, rank));
-    struct exec_config engine = {
-        .plan = member->plan, .state = &member->state, .meeting = {member, open_comm}};
+    struct exec_config engine = {.plan = member->plan,
+                                 .state = &member->state,
+                                 .meeting = {member, config->ranks > 1 ? open_comm : NULL}};
     TRY(exec_open(&engine, &member->exec));
     if (config->ready) TRY(config->ready(config->context, rank, member->exec));
     TRY(exec_start(member->exec));

@@ -135,11 +135,6 @@ static enum status open_all(struct rank_threads *threads, const struct plan *pla
 enum status rank_threads_comm(struct rank_threads *threads, int rank, const struct plan *plan,
                               struct comm **out) {
     struct rank_thread *own = &threads->rank[rank];
-    struct comm_config alone = {.rank = 0,
-                                .size = 1,
-                                .heap_bytes = plan_heap_bytes(plan),
-                                .channel_bytes = plan_channel_bytes(plan)};
-    if (threads->count == 1) return comm_open("self", &alone, out);
     if (rank == 0) TRY(open_all(threads, plan));
     pthread_mutex_lock(&threads->lock);
     while (threads->openings == own->taken && threads->broken < 0)

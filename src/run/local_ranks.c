@@ -48,8 +48,7 @@ static enum status open_comm(void *context, const struct plan *plan, struct comm
     struct local_rank *rank = context;
     struct local_ranks *ranks = rank->ranks;
     TRY(rank_threads_comm(ranks->threads, rank->index, plan, out));
-    if (ranks->count > 1)
-        comm_set_link(*out, thread_positions_link(&ranks->positions, rank->index));
+    comm_set_link(*out, thread_positions_link(&ranks->positions, rank->index));
     return STATUS_OK;
 }
 
@@ -95,7 +94,7 @@ static void set_up(struct local_ranks *ranks) {
         rank->own = (struct session){.begin_ns = clock_ns(),
                                      .use = ranks->start->use,
                                      .state = train_fresh(),
-                                     .meeting = {rank, open_comm}};
+                                     .meeting = {rank, ranks->count > 1 ? open_comm : NULL}};
     }
 }
 
