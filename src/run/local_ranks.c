@@ -128,11 +128,6 @@ static enum status end_process(struct local_rank *rank, void *context) {
 static enum status end_session(struct local_rank *rank, void *context) {
     (void)context;
     session_free(rank->session);
-    return STATUS_OK;
-}
-
-static enum status end_other(struct local_rank *rank, void *context) {
-    (void)context;
     if (rank->index > 0) job_close(&rank->session->job);
     return STATUS_OK;
 }
@@ -147,20 +142,11 @@ static enum status end_first(struct local_rank *rank, void *context) {
     return STATUS_OK;
 }
 
-static void end_all(struct local_ranks *ranks) {
-    if (is_process(ranks)) {
-        local_ranks_try(ranks, end_process, NULL);
-        return;
-    }
-    local_ranks_try(ranks, end_session, NULL);
-    local_ranks_try(ranks, end_other, NULL);
-    local_ranks_try(ranks, end_first, NULL);
-}
-
 void local_ranks_close(struct local_ranks **pointer) {
     struct local_ranks *ranks = *pointer;
     if (!ranks) return;
-    if (ranks->threads) end_all(ranks);
+    if (ranks->threads) local_ranks_try(ranks, is_process(ranks) ? end_process : end_session, NULL);
+    if (ranks->threads && !is_process(ranks)) local_ranks_try(ranks, end_first, NULL);
     rank_threads_close(&ranks->threads);
     program_texts_free(&ranks->programs);
     thread_positions_free(&ranks->positions);
