@@ -18,8 +18,8 @@
 #include "base/mem.h"
 #include "base/shown.h"
 #include "base/text.h"
-#include "exec/checkpoint.h"
 #include "exec/answer.h"
+#include "exec/checkpoint.h"
 #include "job/job.h"
 #include "run/fault.h"
 

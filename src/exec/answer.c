@@ -42,22 +42,14 @@ static enum status open_comm(void *context, const struct plan *plan, struct comm
     return rank_threads_comm(member->threads, member->rank, plan, out);
 }
 
-static enum status plan_task(void *context, int rank) {
-    struct member *member = (struct member *)context + rank;
-    return member->config->plan(member->config->context, rank, &member->plan);
-}
-
-static enum status first_plan_task(void *context, int rank) {
-    return rank == 0 ? plan_task(context, rank) : STATUS_OK;
-}
-
 static enum status train_task(void *context, int rank) {
     struct member *member = (struct member *)context + rank;
     const struct answer_config *config = member->config;
     struct step_result result = {0};
-    if (rank > 0) TRY(plan_task(context, rank));
-    struct exec_config engine = {
-        .plan = member->plan, .state = &member->state, .meeting = {member, open_comm}};
+    if (rank > 0) TRY(config->plan(config->context, rank, &member->plan));
+    struct exec_config engine = {.plan = member->plan,
+                                 .state = &member->state,
+                                 .meeting = {member, config->ranks > 1 ? open_comm : NULL}};
     TRY(exec_open(&engine, &member->exec));
     if (config->ready) TRY(config->ready(config->context, rank, member->exec));
     TRY(exec_start(member->exec));
@@ -115,7 +107,7 @@ enum status answer_train(const struct answer_config *config, struct answer *out)
             .config = config, .threads = threads, .rank = r, .state = train_fresh()};
         if (config->observers) members[r].state.observer = config->observers[r];
     }
-    enum status status = rank_threads_do(threads, first_plan_task, members);
+    enum status status = config->plan(config->context, 0, &members[0].plan);
     if (status == STATUS_OK) status = rank_threads_do(threads, train_task, members);
     if (status == STATUS_OK) status = collect(members, ranks, &all);
     rank_threads_try(threads, close_task, members);

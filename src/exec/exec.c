@@ -75,16 +75,31 @@ int64_t exec_next_step(const struct exec *exec) {
     return exec->step->number;
 }
 
+void step_begin(struct step *step) {
+    step->begin_ns = clock_ns();
+    step->times = (struct exec_times){0};
+    step->tally = (struct tally){0};
+    memset(step->loss, 0, sizeof step->loss);
+}
+
+/* Makes it the step of this number, of which nothing has run. */
+static void step_renew(struct step *step, int64_t number) {
+    step->number = number;
+    step->normed = step->updated = false;
+    step->asked = (struct exec_request){0};
+}
+
 static int64_t step_in_epoch(const struct exec *exec) {
     return exec->state->next.sample / exec->plan->config.batch;
 }
 
-static void go_to_place(struct exec *exec) {
+void exec_find_place(struct exec *exec, bool new) {
     int64_t number = exec->state->done.step;
     for (int i = 0; i < STEP_RING; i++) step_renew(&exec->ring[i], -1);
     exec->step = &exec->ring[number % STEP_RING];
     step_renew(exec->step, number);
-    if (exec->train) loader_seek(exec->train, exec->state->next.epoch, step_in_epoch(exec));
+    if (exec->train && !(new &&number == 0))
+        loader_seek(exec->train, exec->state->next.epoch, step_in_epoch(exec));
 }
 
 void exec_seek(struct exec *exec, int64_t step) {
@@ -92,7 +107,7 @@ void exec_seek(struct exec *exec, int64_t step) {
     exec->state->done.step = step;
     exec->state->next = (struct train_position){step / config->steps_per_epoch,
                                                 step % config->steps_per_epoch * config->batch};
-    go_to_place(exec);
+    exec_find_place(exec, false);
 }
 
 enum status exec_check_place(const struct train_state *state, const struct plan *plan) {
@@ -102,12 +117,6 @@ enum status exec_check_place(const struct train_state *state, const struct plan 
     return fail(STATUS_USAGE,
                 "the run is at sample %lld of epoch %lld, where no step of %lld samples begins",
                 (long long)next->sample, (long long)next->epoch + 1, (long long)batch);
-}
-
-void exec_find_place(struct exec *exec) {
-    exec->step = &exec->ring[0];
-    step_renew(exec->step, 0);
-    if (exec->state->done.step > 0) go_to_place(exec);
 }
 
 double exec_lr(const struct exec *exec) {

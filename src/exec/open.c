@@ -181,6 +181,23 @@ static enum status open_comm(struct exec *exec) {
                          : comm_open("self", &alone, &exec->comm);
 }
 
+static void step_init(struct step *step, int ranks) {
+    *step = (struct step){.number = -1,
+                          .labels = mem_array((size_t)ranks, sizeof *step->labels),
+                          .all_squares = MEM_ARRAY(struct exact_sum, ranks),
+                          .shares = MEM_ARRAY(struct step_share, ranks),
+                          .rank_loss = MEM_ARRAY(double, ranks),
+                          .rank_ms = MEM_ARRAY(double, ranks)};
+}
+
+static void step_free(struct step *step) {
+    free(step->labels);
+    free(step->all_squares);
+    free(step->shares);
+    free(step->rank_loss);
+    free(step->rank_ms);
+}
+
 static void make_room(struct exec *exec) {
     const struct plan *plan = exec->plan;
     exec->map = resource_map(plan->program, plan->grads, plan->chunk_count, plan->sizes);
@@ -208,7 +225,7 @@ static enum status set_up(struct exec *exec) {
                             (void **)&exec->scratch));
     TRY(make_runnables(exec));
     TRY(open_loaders(exec));
-    exec_find_place(exec);
+    exec_find_place(exec, true);
     return STATUS_OK;
 }
 
@@ -221,6 +238,7 @@ enum status exec_open(const struct exec_config *config, struct exec **out) {
     TRY(open_comm(exec));
     struct comm_group *world = comm_world(exec->comm);
     if (config->prepare) TRY(comm_agree(world, config->prepare(config->context)));
+    mem_give_back(); /* what planning took and is free: memory of this plan is counted from here */
     TRY(comm_agree(world, set_up(exec)));
     return exec->state->values ? exec_take_values(exec) : STATUS_OK;
 }

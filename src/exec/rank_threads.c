@@ -23,7 +23,7 @@ struct rank_threads {
     struct rank_thread *rank;
 
     pthread_mutex_t lock; /* guards what follows, and the communicators */
-    pthread_cond_t go, done, opened;
+    pthread_cond_t news;  /* for those who wait for any of it */
     rank_task *task;
     void *context;
     bool aborts;    /* one that fails tells the others, which would wait for it */
@@ -41,7 +41,7 @@ static void tell_others(struct rank_thread *rank) {
     pthread_mutex_lock(&threads->lock);
     if (threads->broken < 0) threads->broken = rank->rank;
     if (rank->comm) comm_abort(rank->comm, rank->rank);
-    pthread_cond_broadcast(&threads->opened);
+    pthread_cond_broadcast(&threads->news);
     pthread_mutex_unlock(&threads->lock);
 }
 
@@ -57,7 +57,7 @@ static void *work(void *argument) {
     int64_t number = 0;
     pthread_mutex_lock(&threads->lock);
     for (;;) {
-        while (threads->number == number) pthread_cond_wait(&threads->go, &threads->lock);
+        while (threads->number == number) pthread_cond_wait(&threads->news, &threads->lock);
         number = threads->number;
         rank_task *task = threads->task;
         void *context = threads->context;
@@ -66,7 +66,7 @@ static void *work(void *argument) {
         pthread_mutex_unlock(&threads->lock);
         run_task(rank, task, context, aborts);
         pthread_mutex_lock(&threads->lock);
-        if (--threads->pending == 0) pthread_cond_signal(&threads->done);
+        if (--threads->pending == 0) pthread_cond_broadcast(&threads->news);
     }
     pthread_mutex_unlock(&threads->lock);
     return NULL;
@@ -80,11 +80,11 @@ static void tell(struct rank_threads *threads, rank_task *task, void *context, b
     threads->aborts = aborts;
     threads->pending = task ? threads->started - !threads->apart : 0;
     threads->number++;
-    pthread_cond_broadcast(&threads->go);
+    pthread_cond_broadcast(&threads->news);
     pthread_mutex_unlock(&threads->lock);
     if (task && !threads->apart) run_task(&threads->rank[0], task, context, aborts);
     pthread_mutex_lock(&threads->lock);
-    while (threads->pending > 0) pthread_cond_wait(&threads->done, &threads->lock);
+    while (threads->pending > 0) pthread_cond_wait(&threads->news, &threads->lock);
     pthread_mutex_unlock(&threads->lock);
 }
 
@@ -126,7 +126,7 @@ static enum status open_all(struct rank_threads *threads, const struct plan *pla
         threads->rank[r].comm = comms[r];
     if (status == STATUS_OK) threads->openings++;
     if (status == STATUS_OK && threads->broken >= 0) comm_abort(comms[0], threads->broken);
-    pthread_cond_broadcast(&threads->opened);
+    pthread_cond_broadcast(&threads->news);
     pthread_mutex_unlock(&threads->lock);
     free(comms);
     return status;
@@ -135,15 +135,10 @@ static enum status open_all(struct rank_threads *threads, const struct plan *pla
 enum status rank_threads_comm(struct rank_threads *threads, int rank, const struct plan *plan,
                               struct comm **out) {
     struct rank_thread *own = &threads->rank[rank];
-    struct comm_config alone = {.rank = 0,
-                                .size = 1,
-                                .heap_bytes = plan_heap_bytes(plan),
-                                .channel_bytes = plan_channel_bytes(plan)};
-    if (threads->count == 1) return comm_open("self", &alone, out);
     if (rank == 0) TRY(open_all(threads, plan));
     pthread_mutex_lock(&threads->lock);
     while (threads->openings == own->taken && threads->broken < 0)
-        pthread_cond_wait(&threads->opened, &threads->lock);
+        pthread_cond_wait(&threads->news, &threads->lock);
     bool there = threads->openings > own->taken;
     own->taken += there;
     if (there) *out = own->comm;
@@ -161,9 +156,7 @@ enum status rank_threads_open(int count, bool apart, struct rank_threads **out) 
                                      .rank = MEM_ARRAY(struct rank_thread, count),
                                      .broken = -1};
     pthread_mutex_init(&threads->lock, NULL);
-    pthread_cond_init(&threads->go, NULL);
-    pthread_cond_init(&threads->done, NULL);
-    pthread_cond_init(&threads->opened, NULL);
+    pthread_cond_init(&threads->news, NULL);
     enum status status = STATUS_OK;
     for (int r = 0; r < count; r++)
         threads->rank[r] = (struct rank_thread){.threads = threads, .rank = r};
@@ -184,9 +177,7 @@ void rank_threads_close(struct rank_threads **pointer) {
         pthread_join(threads->rank[r].thread, NULL);
     for (int r = 0; r < threads->count; r++)
         if (threads->rank[r].taken < threads->openings) comm_close(&threads->rank[r].comm);
-    pthread_cond_destroy(&threads->opened);
-    pthread_cond_destroy(&threads->done);
-    pthread_cond_destroy(&threads->go);
+    pthread_cond_destroy(&threads->news);
     pthread_mutex_destroy(&threads->lock);
     free(threads->rank);
     free(threads);

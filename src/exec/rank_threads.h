@@ -31,8 +31,9 @@ enum status rank_threads_try(struct rank_threads *threads, rank_task *task, void
 /* Local. The first failure of rank_threads_do. */
 enum status rank_threads_failed(const struct rank_threads *threads);
 
-/* Collective over the ranks, blocking; in a task. The communicator of a rank for its plan: rank 0
- * opens those of all. The caller closes it, before it asks for another. */
+/* Collective over the ranks, of which there are several; blocking; in a task. The communicator of a
+ * rank for its plan: rank 0 opens those of all. The caller closes it, before it asks for another.
+ */
 enum status rank_threads_comm(struct rank_threads *threads, int rank, const struct plan *plan,
                               struct comm **out);
 

@@ -114,8 +114,8 @@ struct exec {
 
 /* Local, alike on all ranks. STATUS_USAGE where no step of a plan begins where the training is. */
 enum status exec_check_place(const struct train_state *state, const struct plan *plan);
-/* Local. Moves a new executor there. */
-void exec_find_place(struct exec *exec);
+/* Local. Moves the executor there; a new one reads the first samples already. */
+void exec_find_place(struct exec *exec, bool new);
 /* Collective, blocking. Of the values that the state brings, those that this rank holds. */
 enum status exec_take_values(struct exec *exec);
 

@@ -61,11 +61,6 @@ struct step {
     int64_t begin_ns;
 };
 
-/* Local. Takes what a step of so many ranks needs; frees it. */
-void step_init(struct step *step, int ranks);
-void step_free(struct step *step);
-/* Local. Makes it the step of this number, of which nothing has run. */
-void step_renew(struct step *step, int64_t number);
 /* Local. Begins to count and to time it; also for an evaluation, which is counted likewise. */
 void step_begin(struct step *step);
 

@@ -88,12 +88,16 @@ static size_t item_bytes(const struct tensor_item *item) {
     return tensor_type_bytes(&(struct tensor_type){item->dtype, item->shape});
 }
 
+static enum status get_item(const struct listing *list, size_t index, void *plain) {
+    const struct tensor_place *place = &list->places[index];
+    return store_get(list->store, place->array, place->item, plain);
+}
+
 static enum status emit_item(void *context, size_t index, struct safetensors_sink *sink) {
     const struct listing *list = context;
     size_t bytes = item_bytes(&list->items[index]);
     void *plain = mem_new(bytes);
-    const struct tensor_place *place = &list->places[index];
-    enum status status = store_get(list->store, place->array, place->item, plain);
+    enum status status = get_item(list, index, plain);
     if (status == STATUS_OK) status = safetensors_emit(sink, plain, bytes);
     free(plain);
     return status;
@@ -153,14 +157,6 @@ enum status tensors_write(struct store *store, enum tensor_part part,
     return status;
 }
 
-static enum status keep_item(const struct listing *list, size_t index, void *plain) {
-    const struct tensor_item *item = &list->items[index];
-    const struct tensor_place *place = &list->places[index];
-    if (!item->data) return store_get(list->store, place->array, place->item, plain);
-    memcpy(plain, item->data, item_bytes(item));
-    return STATUS_OK;
-}
-
 enum status tensors_keep(struct store *store, enum tensor_part part,
                          const struct tensor_share *share, struct tensor_values *out) {
     struct listing list = list_new(store->layout, store, part, share);
@@ -171,7 +167,11 @@ enum status tensors_keep(struct store *store, enum tensor_part part,
         out->items = mem_grow(out->items, &out->capacity, out->count + 1, sizeof *out->items);
         struct tensor_value *value = &out->items[out->count++];
         *value = (struct tensor_value){part, mem_text(list.items[i].name), bytes, mem_new(bytes)};
-        status = keep_item(&list, i, value->plain);
+        const void *whole = list.items[i].data;
+        if (whole)
+            memcpy(value->plain, whole, bytes);
+        else
+            status = get_item(&list, i, value->plain);
     }
     list_free(&list);
     return status;

@@ -270,18 +270,13 @@ int stretto_step(struct stretto_run *run, struct stretto_step *out) {
     return library_leave(&entry, api_give(&full, sizeof full, out, "stretto_step"));
 }
 
-static enum status lr_task(struct local_rank *rank, void *context) {
-    rank->session->state.lr = *(double *)context;
-    return STATUS_OK;
-}
-
 int stretto_set_lr(struct stretto_run *run, double lr) {
     struct entry entry;
     enum status status;
-    double asked = lr >= 0 ? lr : NAN;
     if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
-    status = isinf(lr) ? fail(STATUS_USAGE, "a learning rate of %g", lr)
-                       : local_ranks_try(run->ranks, lr_task, &asked);
+    status = isinf(lr) ? fail(STATUS_USAGE, "a learning rate of %g", lr) : STATUS_OK;
+    for (int r = 0; r < run->ranks->count && status == STATUS_OK; r++)
+        run->ranks->rank[r].session->state.lr = lr >= 0 ? lr : NAN;
     return library_leave(&entry, status);
 }
 

@@ -48,8 +48,7 @@ static enum status open_comm(void *context, const struct plan *plan, struct comm
     struct local_rank *rank = context;
     struct local_ranks *ranks = rank->ranks;
     TRY(rank_threads_comm(ranks->threads, rank->index, plan, out));
-    if (ranks->count > 1)
-        comm_set_link(*out, thread_positions_link(&ranks->positions, rank->index));
+    comm_set_link(*out, thread_positions_link(&ranks->positions, rank->index));
     return STATUS_OK;
 }
 
@@ -95,7 +94,7 @@ static void set_up(struct local_ranks *ranks) {
         rank->own = (struct session){.begin_ns = clock_ns(),
                                      .use = ranks->start->use,
                                      .state = train_fresh(),
-                                     .meeting = {rank, open_comm}};
+                                     .meeting = {rank, ranks->count > 1 ? open_comm : NULL}};
     }
 }
 
@@ -129,11 +128,6 @@ static enum status end_process(struct local_rank *rank, void *context) {
 static enum status end_session(struct local_rank *rank, void *context) {
     (void)context;
     session_free(rank->session);
-    return STATUS_OK;
-}
-
-static enum status end_other(struct local_rank *rank, void *context) {
-    (void)context;
     if (rank->index > 0) job_close(&rank->session->job);
     return STATUS_OK;
 }
@@ -148,20 +142,11 @@ static enum status end_first(struct local_rank *rank, void *context) {
     return STATUS_OK;
 }
 
-static void end_all(struct local_ranks *ranks) {
-    if (is_process(ranks)) {
-        local_ranks_try(ranks, end_process, NULL);
-        return;
-    }
-    local_ranks_try(ranks, end_session, NULL);
-    local_ranks_try(ranks, end_other, NULL);
-    local_ranks_try(ranks, end_first, NULL);
-}
-
 void local_ranks_close(struct local_ranks **pointer) {
     struct local_ranks *ranks = *pointer;
     if (!ranks) return;
-    if (ranks->threads) end_all(ranks);
+    if (ranks->threads) local_ranks_try(ranks, is_process(ranks) ? end_process : end_session, NULL);
+    if (ranks->threads && !is_process(ranks)) local_ranks_try(ranks, end_first, NULL);
     rank_threads_close(&ranks->threads);
     bytes_free(&ranks->program);
     thread_positions_free(&ranks->positions);

@@ -131,7 +131,8 @@ static enum status write_texts(struct session *session) {
 }
 
 /* What a step should take, before any was run, and the plan with it. */
-static enum status predict(struct session *session) {
+static enum status predict(void *context) {
+    struct session *session = context;
     const struct options *options = &session->job.options;
     struct outlook outlook;
     if (!first_rank(session)) return STATUS_OK;
@@ -271,12 +272,6 @@ enum status session_open(struct session *session, enum status (*prepare)(void *s
     return comm_agree(comm_world(exec_comm(session->exec)), load_values(session));
 }
 
-static enum status prepare_training(void *context) {
-    enum status status = predict(context);
-    mem_give_back();
-    return status;
-}
-
 static enum status resume(struct session *session, const struct checkpoint_config *checkpoint) {
     struct comm_group *world = comm_world(exec_comm(session->exec));
     struct checkpoint_state *done = &session->state.done;
@@ -291,7 +286,7 @@ static enum status prepare(struct session *session, const struct checkpoint_conf
     session->watch.profiling = session->profiling = profiling_new(&session->job);
     session->watch.exec = &session->exec;
     session->state.observer = watch_exec_observer(&session->watch);
-    TRY(session_open(session, prepare_training));
+    TRY(session_open(session, predict));
     if (session->job.options.resume) TRY(resume(session, checkpoint));
     if (session->done) return STATUS_OK;
     TRY(exec_start(session->exec));
@@ -422,15 +417,9 @@ static enum status finish(struct session *session, enum status status) {
     return finished == STATUS_OK ? profiled : finished;
 }
 
-static enum status prepare_use(void *context) {
-    (void)context;
-    mem_give_back();
-    return STATUS_OK;
-}
-
 /* Of a model that is not trained here. */
 static enum status use_model(struct session *session) {
-    TRY(session_open(session, prepare_use));
+    TRY(session_open(session, NULL));
     if (session->watch.row) control_row_set(session->watch.row, -1, "EVAL");
     TRY(exec_start(session->exec));
     return session->use(session);
