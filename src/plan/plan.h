@@ -59,8 +59,24 @@ size_t memory_sum(const struct memory_estimate *estimate);
 
 enum { PLAN_MAX_MICRO = 6 };
 
+/* Programs that rank 0 has made, as texts; of `last` no bytes: no step of an epoch is short. */
+struct program_texts {
+    struct bytes step, last;
+};
+
+/* What a plan does not make itself. All borrowed, and used by plan_new alone, but for the name. */
+struct plan_given {
+    const char *name;                   /* of the program in messages */
+    const struct bytes *program;        /* in place of the schedule's own body; NULL */
+    const struct program_texts *agreed; /* of auto: rank 0's programs; NULL */
+    const struct choice
+        *chosen; /* of auto: what another plan of the run has chosen; NULL: choose */
+};
+
 struct plan {
-    struct run_config config;
+    const struct run_config config; /* of auto: with the grid that was chosen */
+    struct plan_given given; /* behind plan_new: its name alone; NULL: the program is its own */
+    const char *comm;        /* by which ranks talk; NULL: one rank */
     struct device *device;
     struct program *program, *last_program;   /* a step; the short last step of an epoch, or NULL */
     int64_t *last_samples;                    /* per micro-batch of the short last step */
@@ -87,10 +103,13 @@ struct plan {
     bool split; /* some step runs backward as I and W: memory is placed for that */
 };
 
-/* Local. Plans a run; allocates nothing of the size of a tensor. `program_text` (may be NULL, named
- * by `program_name`) replaces the schedule's own body. The caller owns the plan. */
-enum status plan_new(const struct run_config *config, const char *program_name,
-                     const struct bytes *program_text, struct plan **out);
+/* Local. Plans a run; allocates nothing of the size of a tensor. `given` may be NULL. The caller
+ * owns the plan. It takes the time of making graphs, kernels and programs, and is done once in a
+ * process for each plan: what other ranks of the run need is asked of the same plan. */
+enum status plan_new(const struct run_config *config, const struct plan_given *given,
+                     struct plan **out);
+/* Local. How many plans this process has made. */
+int plan_count(void);
 void plan_free(struct plan **plan);
 
 /* Local. The micro_plan for a number of samples; never NULL for sizes the run meets. */
@@ -105,6 +124,9 @@ bool plan_runs(const struct plan *plan, const struct micro_plan *micro);
 const struct placement *plan_placement(const struct plan *plan, const struct micro_plan *micro,
                                        int chunk, int slot);
 size_t plan_slot_begin(const struct plan *plan, int chunk, int slot);
+
+/* Local. Predicted bytes of another rank of the run, with this plan's graphs and programs. */
+enum status plan_memory_of(const struct plan *plan, int rank, struct memory_estimate *out);
 
 /* Local. Predicted peak of this rank; the part of it that must come from comm_alloc. */
 size_t plan_bytes(const struct plan *plan);

@@ -351,7 +351,7 @@ static enum status choose_network(const struct rank *rank, struct network_addres
 static enum status open_comm(struct rank *rank) {
     struct network_address network;
     TRY(choose_network(rank, &network));
-    const char *name = rank->session.job.plan->config.comm;
+    const char *name = rank->session.job.plan->comm;
     struct comm_config config = {.rank = rank->identity->rank,
                                  .size = rank->identity->world,
                                  .link = &rank->link,

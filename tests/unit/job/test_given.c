@@ -30,7 +30,9 @@ Test(job_given, the_short_last_step_has_its_credits) {
     cr_assert(credits);
     credits[strlen("credits ")] = '1';
     struct plan *plan = NULL;
-    cr_assert_eq(plan_new(&job.plan->config, "given", &text, &plan), STATUS_OK);
+    cr_assert_eq(
+        plan_new(&job.plan->config, &(struct plan_given){.name = "given", .program = &text}, &plan),
+        STATUS_OK);
     cr_expect_eq(plan->program->credits, 1);
     cr_expect_eq(plan->last_program->credits, 1);
     plan_free(&plan);
