@@ -80,13 +80,11 @@ static enum status resolve(struct job *job, const struct rank_info *info, struct
                                   .spread = info->spread,
                                   .saves = job->options.save_ranks || job->threads,
                                   .dry = info->to_start,
-                                  .forward = info->forward};
-    TRY(resolve_run(&job->options, model, job->dataset, &place, out));
-    out->forward_batch = info->forward_batch;
-    out->weights |= info->loads;
-    /* Kernels are made also where none will run, to measure what they take. */
-    if (info->weighed) out->dry = false;
-    return STATUS_OK;
+                                  .weighed = info->weighed,
+                                  .forward = info->forward,
+                                  .loads = info->loads,
+                                  .forward_batch = info->forward_batch};
+    return resolve_run(&job->options, model, job->dataset, &place, out);
 }
 
 /* Of ranks that share a process the first measures for all. */
@@ -104,14 +102,13 @@ static bool speaks(const struct job *job, const struct rank_info *info) {
 
 /* Once more for each plan of a job. */
 static enum status plan_once(struct job *job, const struct rank_info *info,
-                             const struct run_config *config, const struct bytes *text) {
-    const char *name = text ? job->options.program : "program";
+                             const struct run_config *config, const struct plan_given *given) {
     plan_free(&job->plan);
     free(job->position);
     job->position = NULL;
-    TRY(plan_new(config, name, text, &job->plan));
+    TRY(plan_new(config, given, &job->plan));
     TRY(job_estimate_memory(job, info));
-    return speaks(job, info) ? job_estimate_positions(job, name, text) : STATUS_OK;
+    return speaks(job, info) ? job_estimate_positions(job) : STATUS_OK;
 }
 
 /* What the choice did not count: of the process beside its arrays, known once there is a plan; and
@@ -122,36 +119,16 @@ static int64_t uncounted(const struct job *job) {
 
 /* Where auto has left too little for that, it chooses again with so much less, if anything fits. */
 static enum status plan_to_fit(struct job *job, const struct rank_info *info,
-                               struct run_config *config, const struct bytes *text) {
+                               const struct run_config *config, const struct plan_given *given) {
     struct rank_info again = *info;
     int64_t limit = config->memory_limit;
-    TRY(plan_once(job, info, config, text));
+    TRY(plan_once(job, info, config, given));
     const struct choice *choice = &job->plan->choice;
     bool over = limit > 0 && choice->row_count && (int64_t)job_most_bytes(job) > limit;
     if (!over || limit - uncounted(job) < choice->least_bytes) return STATUS_OK;
-    config->memory_limit = limit - uncounted(job);
+    struct run_config less = resolve_for_limit(config, limit - uncounted(job));
     again.library_bytes = job->plan->memory.library;
-    return plan_once(job, &again, config, text);
-}
-
-/* Where orders are still to be chosen, the positions are those of a plan that is made for it and
- * has no kernels. It is kept meanwhile: what it holds is not taken for free memory. */
-static enum status probe_positions(struct job *job, struct run_config *config, const char *name,
-                                   const struct bytes *program) {
-    struct plan *choosing = NULL;
-    if (plan_is_auto(config) && !config->agreed) {
-        struct run_config dry = *config;
-        dry.dry = true;
-        TRY(plan_new(&dry, name, program, &choosing));
-        if (choosing->choice.orders) config->chosen = &choosing->choice;
-    }
-    job_probe_positions(job, config, name, program);
-    config->chosen = NULL;
-    if (!choosing) return STATUS_OK;
-    plan_free(&choosing);
-    mem_give_back();
-    job->before.own_bytes = mem_resident_parts().own_bytes; /* pages of code are there already */
-    return STATUS_OK;
+    return plan_once(job, &again, &less, given);
 }
 
 /* What planning took of this process is a part of what it needs, but not of what ranks to start do:
@@ -165,7 +142,7 @@ static void measure_machine(struct job *job) {
 }
 
 static enum status make_plan(struct job *job, const struct rank_info *info,
-                             struct run_config *config) {
+                             const struct run_config *config) {
     struct bytes text = {0};
     struct bytes saved = {0};
     const char *path = option_is_set(&job->options, OPTION_program) ? job->options.program : NULL;
@@ -173,14 +150,12 @@ static enum status make_plan(struct job *job, const struct rank_info *info,
     if (path) TRY(file_read(path, PROGRAM_LIMIT, &text));
     measure_before(job, info);
     if (!info->agreed) agree_saved(&job->options, config, &saved);
-    config->agreed = info->agreed ? info->agreed : saved.count ? &saved : NULL;
-    job->agreed = config->agreed;
-    enum status status = STATUS_OK;
-    if (info->weighed && !config->dry)
-        status = probe_positions(job, config, path ? path : "program", path ? &text : NULL);
-    if (status == STATUS_OK) status = plan_to_fit(job, info, config, path ? &text : NULL);
+    struct plan_given given = {.name = path,
+                               .program = path ? &text : NULL,
+                               .agreed = saved.count ? &saved : info->agreed};
+    if (info->weighed && !config->dry) job_probe_positions(job, config, &given);
+    enum status status = plan_to_fit(job, info, config, &given);
     if (status == STATUS_OK) measure_machine(job);
-    job->agreed = NULL;
     bytes_free(&saved);
     bytes_free(&text);
     return status;

@@ -37,11 +37,10 @@ struct job {
     struct options options; /* with every default resolved; texts belong to the caller's options */
     struct dataset *dataset;
     bool owns_dataset;
-    struct plan *plan;          /* with the configuration of the run */
-    struct costs *costs;        /* that the options name */
-    const struct bytes *agreed; /* of auto, while the job is opened: what it is made with */
-    bool threads;               /* the ranks share this process */
-    struct cores_share cores;   /* of this host, as far as known */
+    struct plan *plan;        /* with the configuration of the run */
+    struct costs *costs;      /* that the options name */
+    bool threads;             /* the ranks share this process */
+    struct cores_share cores; /* of this host, as far as known */
     int local_ranks;    /* ranks of this host, as far as known; may be set once more is known */
     int first_local;    /* as in the rank info */
     bool to_start;      /* likewise */
@@ -73,10 +72,10 @@ struct rank_info job_info_beside(const struct job *first, int rank, int ranks,
 enum status job_estimate_memory(struct job *job, const struct rank_info *info);
 /* Local, blocking. What planning takes of ranks at other positions, before this one has planned.
  * For job_open. */
-void job_probe_positions(struct job *job, const struct run_config *config, const char *name,
-                         const struct bytes *program);
+void job_probe_positions(struct job *job, const struct run_config *config,
+                         const struct plan_given *given);
 /* Local. The predicted peaks of ranks at other positions of the pipeline. For job_open. */
-enum status job_estimate_positions(struct job *job, const char *name, const struct bytes *program);
+enum status job_estimate_positions(struct job *job);
 /* Local. What a rank at position `position` needs, as far as this process knows; the most that any
  * rank does; what the ranks of this machine need together, where what they share is counted once.
  */

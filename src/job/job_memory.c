@@ -83,28 +83,12 @@ static int place_of(const struct job *job, int rank) {
     return position < 0 ? grid->stages : position;
 }
 
-static struct run_config config_at(const struct run_config *config, int position) {
-    struct run_config at = *config;
-    bool staged = position < config->grid.stages;
-    at.rank = staged ? group_rank(&config->grid, GROUP_PIPELINE, 0, position) : 0;
-    at.cell = grid_cell(&config->grid, at.rank);
-    return at;
-}
-
-/* Of a long pipeline the inner ranks are taken to be alike: each costs the time of a plan. */
-enum { PROBED = 8 };
-
-void job_probe_positions(struct job *job, const struct run_config *config, const char *name,
-                         const struct bytes *program) {
+void job_probe_positions(struct job *job, const struct run_config *config,
+                         const struct plan_given *given) {
     int stages = config->grid.stages;
     if (stages == 1) return;
     job->position_planning = MEM_ARRAY(size_t, stages);
-    for (int p = 0; p < stages; p++) {
-        struct run_config at = config_at(config, p);
-        bool inner = p >= PROBED - 1 && p < stages - 1;
-        job->position_planning[p] =
-            inner ? job->position_planning[p - 1] : probe_planning(&at, name, program);
-    }
+    probe_positions(config, given, stages, job->position_planning);
 }
 
 /* What planning takes of a rank there more than of this one. */
@@ -116,18 +100,14 @@ static ptrdiff_t planning_beside(const struct job *job, int position) {
     return (ptrdiff_t)planning[position] - (ptrdiff_t)planning[own];
 }
 
-static enum status estimate_position(struct job *job, int position, const char *name,
-                                     const struct bytes *program) {
-    struct run_config config = config_at(&job->plan->config, position);
-    struct plan *plan;
-    config.dry = true;
-    config.agreed = job->agreed;
-    config.chosen = job->plan->choice.orders ? &job->plan->choice : NULL;
-    TRY(plan_new(&config, name, program, &plan));
-    with_library(job, plan);
-    plan->memory.library += (size_t)planning_beside(job, position);
-    job->position[position] = plan->memory;
-    plan_free(&plan);
+static enum status estimate_position(struct job *job, int position) {
+    const struct grid *grid = &job->plan->config.grid;
+    struct memory_estimate *memory = &job->position[position];
+    bool staged = position < grid->stages;
+    TRY(plan_memory_of(job->plan, staged ? group_rank(grid, GROUP_PIPELINE, 0, position) : 0,
+                       memory));
+    memory->library = job->plan->memory.library + (size_t)planning_beside(job, position);
+    memory->trace = job->plan->memory.trace;
     return STATUS_OK;
 }
 
@@ -139,14 +119,14 @@ static void count_planning(struct job *job, int own) {
     job->position[own] = job->plan->memory;
 }
 
-enum status job_estimate_positions(struct job *job, const char *name, const struct bytes *program) {
+enum status job_estimate_positions(struct job *job) {
     const struct grid *grid = &job->plan->config.grid;
     int positions = grid->stages + (grid->drivers > 0), own = place_of(job, job->plan->config.rank);
     if (positions == 1) return STATUS_OK;
     job->position = MEM_ARRAY(struct memory_estimate, positions);
     job->position[own] = job->plan->memory;
     for (int p = 0; p < positions; p++)
-        if (p != own) TRY(estimate_position(job, p, name, program));
+        if (p != own) TRY(estimate_position(job, p));
     count_planning(job, own);
     return STATUS_OK;
 }
@@ -253,17 +233,13 @@ static int64_t micro_batches_that_fit(const struct job *job, const struct compar
     for (int64_t count = job->plan->config.micro_batches + 1; count <= per_replica; count++) {
         if (per_replica % count != 0) continue;
         struct job other = *job;
-        struct run_config config = job->plan->config;
-        config.micro_batches = (int)count;
-        config.eval_batch = resolve_eval_batch(&job->options, &config);
-        config.dry = true;
-        config.memory_limit = 0; /* refusals are said by the caller */
+        struct run_config config =
+            resolve_for_micro_batches(&job->options, &job->plan->config, (int)count);
         other.position = NULL;
-        other.agreed = NULL;
         other.met = (struct job_met){0};
-        if (plan_new(&config, "program", NULL, &other.plan) != STATUS_OK) return 0;
+        if (plan_new(&config, NULL, &other.plan) != STATUS_OK) return 0;
         with_library(job, other.plan);
-        enum status status = job_estimate_positions(&other, "program", NULL);
+        enum status status = job_estimate_positions(&other);
         bool fits = status == STATUS_OK && fits_with(&other, of, bytes);
         plan_free(&other.plan);
         free(other.position);

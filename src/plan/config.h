@@ -1,17 +1,14 @@
-/* Everything a run is told, resolved: no defaults left open. Made by resolve.h, kept by the plan,
- * read by plan, executor and simulator. */
+/* Everything a run is told, resolved: no defaults left open. Made by resolve.h and const from then
+ * on: kept by the plan, read by plan, executor and simulator. */
 #ifndef PLAN_CONFIG_H
 #define PLAN_CONFIG_H
 
-#include "base/file.h"
 #include "cost/cost.h"
 #include "data/dataset.h"
 #include "model/model.h"
 #include "optim/optim.h"
 #include "plan/balance.h"
 #include "program/program.h"
-
-struct choice; /* plan/choice.h */
 
 struct run_config {
     const struct model *model;
@@ -37,12 +34,8 @@ struct run_config {
     enum balance balance;        /* of the stages, unless they are named: */
     const char *const *cut;      /* first layers of the stages after the first; NULL */
     int cut_count;
-    int chunks_asked;     /* by --virtual; 0: the schedule's, or what auto finds */
-    int64_t memory_limit; /* bytes of a rank, for auto; 0: none */
-    /* Of auto: what another plan of the run has chosen, or the text of rank 0's program; NULL:
-     * choose. */
-    const struct choice *chosen;
-    const struct bytes *agreed;
+    int chunks_asked;                /* by --virtual; 0: the schedule's, or what auto finds */
+    int64_t memory_limit;            /* bytes of a rank, for auto; 0: none */
     enum recompute_policy recompute; /* of pipelines */
     int64_t batch;                   /* samples a step, a multiple of R * M */
     enum sum_order sum;

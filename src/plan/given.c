@@ -123,25 +123,29 @@ static void groups_text(const struct program *program, char *text, size_t bytes)
 }
 
 /* A rank has one set of buckets, whichever list it runs. */
-static enum status check_last_buckets(const struct plan *plan, const struct program *last,
-                                      const char *name) {
-    const struct rank_program *own = program_of(plan->program, plan->config.rank),
-                              *other = program_of(last, plan->config.rank);
-    for (int c = 0; c < plan->chunk_count; c++) {
-        const struct chunk_sizes *a = &own->chunk[c], *b = &other->chunk[c];
-        if (a->windows != b->windows || a->gathered != b->gathered)
-            return fail(STATUS_USAGE,
-                        "%s: stage %d has %d windows and %d gathered, in the short last step of an "
-                        "epoch %d and %d\n  as many in both, or --drop-last",
-                        name, plan->chunk[c].stage, a->windows, a->gathered, b->windows,
-                        b->gathered);
-        if (a->buckets == b->buckets) continue;
-        char buckets[TEXT_BYTES];
+static enum status check_last_chunk(const struct chunk_sizes *a, const struct chunk_sizes *b,
+                                    int stage, const char *name) {
+    char buckets[TEXT_BYTES];
+    if (a->windows != b->windows || a->gathered != b->gathered)
         return fail(STATUS_USAGE,
-                    "%s: stage %d has %s, in the short last step of an epoch %d\n"
-                    "  as many in both, or --drop-last",
-                    name, plan->chunk[c].stage, text_count(a->buckets, "bucket", buckets),
-                    b->buckets);
+                    "%s: stage %d has %d windows and %d gathered, in the short last step of an "
+                    "epoch %d and %d\n  as many in both, or --drop-last",
+                    name, stage, a->windows, a->gathered, b->windows, b->gathered);
+    if (a->buckets == b->buckets) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "%s: stage %d has %s, in the short last step of an epoch %d\n"
+                "  as many in both, or --drop-last",
+                name, stage, text_count(a->buckets, "bucket", buckets), b->buckets);
+}
+
+static enum status check_last_buckets(const struct program *program, const struct program *last,
+                                      const char *name) {
+    for (int r = 0; r < program->ranks; r++) {
+        const struct rank_program *own = program_of(program, r), *other = program_of(last, r);
+        int position = grid_cell(&program->grid, r).position;
+        for (int c = 0; c < own->chunks; c++)
+            TRY(check_last_chunk(&own->chunk[c], &other->chunk[c],
+                                 grid_stage(&program->grid, position, c), name));
     }
     return STATUS_OK;
 }
@@ -152,7 +156,7 @@ enum status given_check_last(const struct plan *plan, const struct program *last
     char own[128], other[128];
     groups_text(plan->program, own, sizeof own);
     groups_text(last, other, sizeof other);
-    if (strcmp(own, other) == 0) return check_last_buckets(plan, last, name);
+    if (strcmp(own, other) == 0) return check_last_buckets(plan->program, last, name);
     return fail(STATUS_USAGE,
                 "%s: groups \"%s\", the short last step of an epoch has \"%s\"\n"
                 "  declare the same groups in the same order, or --drop-last",

@@ -55,7 +55,7 @@ static size_t sender_bytes(const struct plan *plan, const char *name) {
 }
 
 void plan_use_comm(struct plan *plan, const char *name) {
-    plan->config.comm = name;
+    plan->comm = name;
     plan->memory.comm = name ? comm_overhead_bytes(name, plan->config.ranks) : 0;
     plan->memory.comm += plan_channel_bytes(plan) + sender_bytes(plan, name);
 }

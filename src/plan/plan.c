@@ -1,6 +1,7 @@
 /* Planning: see plan.h. The order of work is the order of design.md part 3. */
 #include "plan/plan.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@
 #include "plan/given.h"
 #include "plan/graphs.h"
 #include "plan/plan_auto.h"
+#include "plan/resolve.h"
 #include "plan/stages.h"
 #include "plan/staging.h"
 #include "program/schedule.h"
@@ -124,13 +126,21 @@ static enum sum_order own_order(const struct run_config *config) {
     return scatters ? SUM_REPLICA : config->sum;
 }
 
-static enum status plan_chunks(struct plan *plan) {
+/* Of all stages. */
+static enum status plan_buckets(struct plan *plan) {
+    const struct run_config *config = &plan->config;
+    const struct ranges *ranges = &plan->micro[0].ranges;
+    TRY(ties_of(ranges, &config->grid, own_order(config), &plan->ties));
+    plan->rules = stages_rules(config);
+    plan->buckets = holdings_count_buckets(ranges, &config->grid, &plan->ties, &plan->rules);
+    return STATUS_OK;
+}
+
+/* Of this rank. */
+static void plan_chunks(struct plan *plan) {
     const struct run_config *config = &plan->config;
     const struct grid *grid = &config->grid;
     const struct ranges *ranges = &plan->micro[0].ranges;
-    TRY(ties_of(ranges, grid, own_order(config), &plan->ties));
-    plan->rules = stages_rules(config);
-    plan->buckets = holdings_count_buckets(ranges, grid, &plan->ties, &plan->rules);
     plan->holdings = holdings_of(ranges, grid, &plan->ties, config->cell.position, &plan->rules);
     plan->chunk_count = has_stage(plan) ? grid->chunks : 0;
     for (int c = 0; c < plan->chunk_count; c++) {
@@ -138,7 +148,6 @@ static enum status plan_chunks(struct plan *plan) {
         struct bucket_source source = holdings_source(&plan->holdings, ranges, c, stage);
         plan->chunk[c] = (struct chunk_plan){.stage = stage, .buckets = buckets_of(&source)};
     }
-    return STATUS_OK;
 }
 
 static void cut_segments(struct plan *plan) {
@@ -199,8 +208,8 @@ static struct eval_share eval_share(const struct run_config *config) {
     return (struct eval_share){group_count(&config->grid, GROUP_PIPELINE), own < 0 ? 0 : own};
 }
 
-/* The loaders' view of the run, and how the short last step of an epoch is dealt. */
-static void plan_samples(struct plan *plan) {
+/* The loaders' view of the run. */
+static void plan_loaders(struct plan *plan) {
     const struct run_config *config = &plan->config;
     plan->train_loader =
         (struct loader_config){.split = SPLIT_TRAIN,
@@ -227,7 +236,6 @@ static void plan_samples(struct plan *plan) {
                                                .workers = config->forward ? config->workers : 1,
                                                .depth = 2};
     plan->eval_rounds = loader_steps(config->dataset, &plan->eval_loader);
-    plan->last_samples = last_step_samples(plan);
 }
 
 static enum status build_program(const struct plan *plan, const int64_t *samples,
@@ -266,8 +274,20 @@ static enum status add_last(struct plan *plan, const char *name) {
     return status;
 }
 
-static enum status plan_program(struct plan *plan, const char *name, const struct bytes *text) {
-    if (plan->config.agreed) {
+/* The most that any list needs. */
+static void take_sizes(struct plan *plan) {
+    const struct rank_program *own = program_of(plan->program, plan->config.rank);
+    if (has_stage(plan)) plan->grads = own->grads;
+    for (int c = 0; c < plan->chunk_count; c++) {
+        plan->sizes[c] = own->chunk[c];
+        if (plan->sizes[c].buckets == 1) buckets_join(&plan->chunk[c].buckets); /* segment 0: all */
+    }
+}
+
+static enum status plan_program(struct plan *plan) {
+    const char *name = plan->given.name ? plan->given.name : "program";
+    const struct bytes *text = plan->given.program;
+    if (plan->given.agreed) {
         TRY(plan_check_agreed(plan));
     } else if (text) {
         TRY(program_parse(name, (const char *)text->data, text->count, &plan->program));
@@ -277,15 +297,8 @@ static enum status plan_program(struct plan *plan, const char *name, const struc
     }
     TRY(add_last(plan, name));
     TRY(program_verify(plan->program, plan->last_samples));
-    if (plan->config.agreed || text)
-        TRY(given_check_buckets(plan, plan->config.agreed ? PLAN_AGREED : name));
-    const struct rank_program *own = program_of(plan->program, plan->config.rank);
-    if (has_stage(plan)) plan->grads = own->grads;
-    for (int c = 0; c < plan->chunk_count; c++) plan->sizes[c] = own->chunk[c];
-    /* Segment 0 is all then. */
-    for (int c = 0; c < plan->chunk_count; c++)
-        if (plan->sizes[c].buckets == 1) buckets_join(&plan->chunk[c].buckets);
-    return STATUS_OK;
+    if (plan->given.agreed) return given_check_buckets(plan, PLAN_AGREED);
+    return text ? given_check_buckets(plan, name) : STATUS_OK;
 }
 
 /* The batch norm that would have one value per channel over all ranks, were there one sample; or
@@ -391,29 +404,14 @@ static void plan_estimate(struct plan *plan) {
     estimate->staging = staging_bytes(plan);
 }
 
-enum status plan_new(const struct run_config *config, const char *program_name,
-                     const struct bytes *program_text, struct plan **out) {
-    struct plan *plan = MEM_NEW(struct plan);
-    enum status status;
-    plan->config = *config;
-    TRY_GOTO(device_open(config->device, config->device_index, config->threads, &plan->device),
-             failed);
-    TRY_GOTO(plan->device->backend->takes(plan->device, config->dtype), failed);
-    plan->device->dry = config->dry;
-    plan->device->conv = config->conv;
-    plan->device->tf32 = config->tf32;
-    plan_samples(plan);
-    int64_t micro = config->batch / config->replicas / config->micro_batches;
-    TRY_GOTO(add_micro(plan, micro, true), failed);
-    struct partition_config partition = partition_config(plan);
-    TRY_GOTO(plan_choose(plan, &partition), failed);
-    TRY_GOTO(plan_cut(plan), failed);
-    TRY_GOTO(cut_micro(plan, &plan->micro[0]), failed);
-    TRY_GOTO(plan_chunks(plan), failed);
-    TRY_GOTO(check_statistics(plan), failed);
-    TRY_GOTO(plan_program(plan, program_name, program_text), failed);
-    TRY_GOTO(plan_other_graphs(plan), failed);
-    for (int i = 1; i < plan->micro_count; i++) TRY_GOTO(cut_micro(plan, &plan->micro[i]), failed);
+/* --- this rank's part --- */
+
+/* Its program is there. */
+static enum status plan_rank(struct plan *plan) {
+    const struct run_config *config = &plan->config;
+    take_sizes(plan);
+    TRY(plan_other_graphs(plan));
+    for (int i = 1; i < plan->micro_count; i++) TRY(cut_micro(plan, &plan->micro[i]));
     cut_segments(plan);
     plan_fields(plan);
     struct placement_config placement = placement_of(plan);
@@ -423,32 +421,115 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     plan->store = stages_layout(plan, &plan->holdings, &sizes, config->cell.position,
                                 config->cell.first_replica);
     plan_estimate(plan);
-    plan_use_comm(plan, config->comm);
-    plan->config.agreed = NULL;
-    plan->config.chosen = NULL;
-    *out = plan;
+    plan_use_comm(plan, plan->comm);
     return STATUS_OK;
-failed:
-    plan_free(&plan);
+}
+
+static void free_rank(struct plan *plan) {
+    for (int i = 0; i < plan->micro_count; i++) graphs_free(plan, &plan->micro[i]);
+    for (int c = 0; c < plan->chunk_count; c++) free(plan->chunk[c].buckets.items);
+    holdings_free(&plan->holdings);
+    forms_free(&plan->forms);
+    store_layout_free(&plan->store);
+}
+
+/* What all ranks have in common is that of the plan: `other` borrows it. */
+static void borrow(const struct plan *plan, const struct run_config *config, struct plan *other) {
+    plan_configure(other, config);
+    other->device = plan->device;
+    other->comm = plan->comm;
+    other->program = plan->program;
+    other->last_samples = plan->last_samples;
+    other->partition = plan->partition;
+    other->ties = plan->ties;
+    other->rules = plan->rules;
+    other->buckets = plan->buckets;
+    for (int i = 0; i < plan->micro_count; i++)
+        other->micro[i] = (struct micro_plan){.samples = plan->micro[i].samples,
+                                              .training = plan->micro[i].training,
+                                              .graph = plan->micro[i].graph};
+    other->micro_count = plan->micro_count;
+    plan_loaders(other);
+}
+
+enum status plan_memory_of(const struct plan *plan, int rank, struct memory_estimate *out) {
+    struct run_config config = resolve_for_rank(&plan->config, rank, true);
+    struct plan *other = MEM_NEW(struct plan);
+    borrow(plan, &config, other);
+    enum status status = cut_micro(other, &other->micro[0]);
+    if (status == STATUS_OK) plan_chunks(other);
+    if (status == STATUS_OK && plan->given.name)
+        status = given_check_buckets(other, plan->given.name);
+    if (status == STATUS_OK) status = plan_rank(other);
+    if (status == STATUS_OK) *out = other->memory;
+    for (int i = 0; i < plan->micro_count; i++) other->micro[i].graph = NULL;
+    free_rank(other);
+    free(other);
+    plan->device->dry = plan->config.dry;
+    return status;
+}
+
+/* --- the whole --- */
+
+static atomic_int made;
+
+int plan_count(void) {
+    return made;
+}
+
+void plan_configure(struct plan *plan, const struct run_config *config) {
+    memcpy((struct run_config *)&plan->config, config, sizeof *config);
+}
+
+static enum status make(struct plan *plan) {
+    const struct run_config *config = &plan->config;
+    TRY(device_open(config->device, config->device_index, config->threads, &plan->device));
+    TRY(plan->device->backend->takes(plan->device, config->dtype));
+    plan->device->dry = config->dry;
+    plan->device->conv = config->conv;
+    plan->device->tf32 = config->tf32;
+    plan_loaders(plan);
+    plan->last_samples = last_step_samples(plan);
+    int64_t micro = config->batch / config->replicas / config->micro_batches;
+    TRY(add_micro(plan, micro, true));
+    struct partition_config partition = partition_config(plan);
+    TRY(plan_choose(plan, &partition));
+    TRY(plan_cut(plan));
+    TRY(cut_micro(plan, &plan->micro[0]));
+    TRY(plan_buckets(plan));
+    plan_chunks(plan);
+    TRY(check_statistics(plan));
+    TRY(plan_program(plan));
+    return plan_rank(plan);
+}
+
+enum status plan_new(const struct run_config *config, const struct plan_given *given,
+                     struct plan **out) {
+    struct plan *plan = MEM_NEW(struct plan);
+    plan_configure(plan, config);
+    if (given) plan->given = *given;
+    plan->comm = config->comm;
+    made++;
+    enum status status = make(plan);
+    const char *name = plan->given.agreed ? PLAN_AGREED : plan->given.program ? given->name : NULL;
+    plan->given = (struct plan_given){.name = name};
+    if (status == STATUS_OK)
+        *out = plan;
+    else
+        plan_free(&plan);
     return status;
 }
 
 void plan_free(struct plan **plan) {
     if (!*plan) return;
-    for (int i = 0; i < (*plan)->micro_count; i++) {
-        graphs_free(*plan, &(*plan)->micro[i]);
-    }
-    for (int c = 0; c < (*plan)->chunk_count; c++) free((*plan)->chunk[c].buckets.items);
+    free_rank(*plan);
     choice_free(&(*plan)->choice);
     partition_free(&(*plan)->partition);
     ties_free(&(*plan)->ties);
-    holdings_free(&(*plan)->holdings);
     stage_buckets_free(&(*plan)->buckets);
-    forms_free(&(*plan)->forms);
     program_free(&(*plan)->program);
     device_close(&(*plan)->device);
     free((*plan)->last_samples);
-    store_layout_free(&(*plan)->store);
     free(*plan);
     *plan = NULL;
 }

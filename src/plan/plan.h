@@ -59,8 +59,19 @@ size_t memory_sum(const struct memory_estimate *estimate);
 
 enum { PLAN_MAX_MICRO = 6 };
 
+/* What a plan does not make itself. All borrowed, and used by plan_new alone, but for the name. */
+struct plan_given {
+    const char *name;            /* of the program in messages */
+    const struct bytes *program; /* in place of the schedule's own body; NULL */
+    const struct bytes *agreed;  /* of auto: the text of rank 0's program; NULL */
+    const struct choice
+        *chosen; /* of auto: what another plan of the run has chosen; NULL: choose */
+};
+
 struct plan {
-    struct run_config config;
+    const struct run_config config; /* of auto: with the grid that was chosen */
+    struct plan_given given; /* behind plan_new: its name alone; NULL: the program is its own */
+    const char *comm;        /* by which ranks talk; NULL: one rank */
     struct device *device;
     struct program *program;                   /* has list last where last_samples says so */
     int64_t *last_samples;                     /* per micro-batch of the short last step */
@@ -87,10 +98,13 @@ struct plan {
     bool split; /* some step runs backward as I and W: memory is placed for that */
 };
 
-/* Local. Plans a run; allocates nothing of the size of a tensor. `program_text` (may be NULL, named
- * by `program_name`) replaces the schedule's own body. The caller owns the plan. */
-enum status plan_new(const struct run_config *config, const char *program_name,
-                     const struct bytes *program_text, struct plan **out);
+/* Local. Plans a run; allocates nothing of the size of a tensor. `given` may be NULL. The caller
+ * owns the plan. It takes the time of making graphs, kernels and programs, and is done once in a
+ * process for each plan: what other ranks of the run need is asked of the same plan. */
+enum status plan_new(const struct run_config *config, const struct plan_given *given,
+                     struct plan **out);
+/* Local. How many plans this process has made. */
+int plan_count(void);
 void plan_free(struct plan **plan);
 
 /* Local. The micro_plan for a number of samples; never NULL for sizes the run meets. */
@@ -105,6 +119,9 @@ bool plan_runs(const struct plan *plan, const struct micro_plan *micro);
 const struct placement *plan_placement(const struct plan *plan, const struct micro_plan *micro,
                                        int chunk, int slot);
 size_t plan_slot_begin(const struct plan *plan, int chunk, int slot);
+
+/* Local. Predicted bytes of another rank of the run, with this plan's graphs and programs. */
+enum status plan_memory_of(const struct plan *plan, int rank, struct memory_estimate *out);
 
 /* Local. Predicted peak of this rank; the part of it that must come from comm_alloc. */
 size_t plan_bytes(const struct plan *plan);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "plan/resolve.h"
 
 bool plan_is_auto(const struct run_config *config) {
     return strcmp(config->schedule, PIPELINE_AUTO) == 0;
@@ -34,33 +35,40 @@ static size_t other_bytes(const struct plan *plan) {
            loader_bytes(config->dataset, &plan->eval_loader);
 }
 
+static void settle(struct plan *plan, int chunks, bool v_shape) {
+    struct run_config config = resolve_for_shape(&plan->config, chunks, v_shape);
+    plan_configure(plan, &config);
+}
+
 static enum status take_agreed(struct plan *plan) {
-    const struct bytes *text = plan->config.agreed;
+    const struct bytes *text = plan->given.agreed;
     TRY(program_parse(PLAN_AGREED, (const char *)text->data, text->count, &plan->program));
-    plan->config.grid.chunks = plan->program->grid.chunks;
-    plan->config.grid.v_shape = plan->program->grid.v_shape;
+    settle(plan, plan->program->grid.chunks, plan->program->grid.v_shape);
     return STATUS_OK;
 }
 
 enum status plan_choose(struct plan *plan, const struct partition_config *partition) {
-    struct run_config *config = &plan->config;
+    const struct run_config *config = &plan->config;
+    const struct choice *chosen = plan->given.chosen;
     if (!plan_is_auto(config)) return STATUS_OK;
-    if (config->agreed) return take_agreed(plan);
-    if (config->chosen) {
-        config->grid.chunks = config->chosen->row[0].chunks;
-        config->grid.v_shape = config->chosen->row[0].v_shape;
+    if (plan->given.agreed) return take_agreed(plan);
+    if (chosen) {
+        settle(plan, chosen->row[0].chunks, chosen->row[0].v_shape);
         return STATUS_OK;
     }
+    struct grid grid = config->grid;
     struct choice_input input = {.config = config,
                                  .graph = plan->micro[0].graph,
                                  .partition = *partition,
                                  .other_bytes = other_bytes(plan)};
     input.partition.grads = grads_of(config);
-    return choice_make(&input, &config->grid, &plan->choice);
+    TRY(choice_make(&input, &grid, &plan->choice));
+    settle(plan, grid.chunks, grid.v_shape);
+    return STATUS_OK;
 }
 
 const struct pipeline_order *plan_orders(const struct plan *plan) {
-    return plan->config.chosen ? plan->config.chosen->orders : plan->choice.orders;
+    return plan->given.chosen ? plan->given.chosen->orders : plan->choice.orders;
 }
 
 static bool fits(const struct plan *plan, const struct program *program) {

@@ -10,6 +10,9 @@
 
 bool plan_is_auto(const struct run_config *config);
 
+/* For plan_new. The one way to write a plan's configuration: as it begins, and once more when the
+ * grid of auto is known. */
+void plan_configure(struct plan *plan, const struct run_config *config);
 /* For plan_new. Sets the grid: by the choice, that of another plan, or the agreed programs, which
  * it reads. Does nothing for other schedules. */
 enum status plan_choose(struct plan *plan, const struct partition_config *partition);

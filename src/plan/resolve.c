@@ -379,7 +379,8 @@ static enum status resolve_machine(struct resolve *resolve) {
     config->comm = config->ranks > 1 ? resolve_comm(options, resolve->place->spread) : NULL;
     config->spread = resolve->place->spread;
     config->saves = resolve->place->saves;
-    config->dry = resolve->place->dry;
+    config->dry = resolve->place->dry && !resolve->place->weighed;
+    config->forward_batch = resolve->place->forward_batch;
     TRY(resolve_device(resolve));
     if (config->conv == CONV_WINOGRAD && strcmp(config->device, "ref") == 0)
         return fail(STATUS_USAGE, "--conv winograd: device ref has direct convolutions alone\n"
@@ -467,7 +468,7 @@ enum status resolve_run(struct options *options, const struct model *model,
         options->data = model->data, option_derive(options, OPTION_data);
     bool uses = options->command & (COMMAND_EVAL | COMMAND_PREDICT);
     config.forward = uses || place->forward;
-    config.weights = option_is_set(options, OPTION_weights);
+    config.weights = option_is_set(options, OPTION_weights) || place->loads;
     bool train = uses && strcmp(options->split, "train") == 0;
     config.eval_split = train ? SPLIT_TRAIN : SPLIT_TEST;
     TRY(check_data(&resolve));

@@ -9,11 +9,14 @@
 /* What the options do not say: which rank of how many, and what its surroundings settled. */
 struct resolve_place {
     int rank, ranks;
-    int threads;  /* of a rank, where the options leave it open */
-    bool spread;  /* over several machines */
-    bool saves;   /* this rank writes all it holds, whichever replica it is */
-    bool dry;     /* nothing will run: kernels are described, not made */
-    bool forward; /* nothing is trained, whatever the command is */
+    int threads;           /* of a rank, where the options leave it open */
+    bool spread;           /* over several machines */
+    bool saves;            /* this rank writes all it holds, whichever replica it is */
+    bool dry;              /* nothing will run: kernels are described, not made */
+    bool weighed;          /* but they are made all the same, to measure what they take */
+    bool forward;          /* nothing is trained, whatever the command is */
+    bool loads;            /* it may read weights at any time */
+    int64_t forward_batch; /* as in struct run_config */
 };
 
 /* Local, blocking. The data set that --data names, as this model reads it; the caller frees it. */
@@ -34,6 +37,17 @@ enum status resolve_run(struct options *options, const struct model *model,
  * profile that no option of the run makes use of. */
 enum status resolve_costs(const struct options *options, bool files, int local_ranks,
                           struct run_config *config, struct costs **out);
+
+/* Local. A configuration is const once it is resolved. These are of other runs, which differ in one
+ * thing: another rank, described only or not; what auto may use of memory; what auto chose. The
+ * last two are described only and have no limit: for comparisons. */
+struct run_config resolve_for_rank(const struct run_config *config, int rank, bool dry);
+struct run_config resolve_for_limit(const struct run_config *config, int64_t memory_limit);
+struct run_config resolve_for_shape(const struct run_config *config, int chunks, bool v_shape);
+struct run_config resolve_for_recompute(const struct run_config *config,
+                                        enum recompute_policy policy);
+struct run_config resolve_for_micro_batches(const struct options *options,
+                                            const struct run_config *config, int count);
 
 /* Local. How many ranks --stages and --replicas ask for; 1 where neither is given. */
 int resolve_ranks_asked(const struct options *options);

@@ -7,29 +7,39 @@
 
 #include "base/mem.h"
 #include "base/text.h"
+#include "plan/resolve.h"
 #include "program/pipeline.h"
 
-/* The first rank's program is that of all, and is simulated. */
-static enum status look(const struct run_config *of, const struct outlook *outlook, int position,
-                        enum recompute_policy policy, struct recompute_mode *mode) {
-    struct run_config config = *of;
-    struct plan *plan;
+static enum status look_at(const struct plan *plan, const struct outlook *outlook, int positions,
+                           struct recompute_mode *mode) {
     struct forecast forecast;
-    config.rank = group_rank(&config.grid, GROUP_PIPELINE, 0, position);
-    config.cell = grid_cell(&config.grid, config.rank);
-    config.recompute = policy;
-    config.dry = true;
-    config.memory_limit = 0; /* auto, too, shall make all */
-    TRY(plan_new(&config, NULL, NULL, &plan));
-    mode->bytes[position] = plan->memory.activations;
-    if (position == 0) mode->flops = plan_recompute_flops(plan);
-    if (position == 0 && outlook &&
-        forecast_new(plan, &outlook->costs, false, &forecast) == STATUS_OK) {
+    for (int p = 0; p < positions; p++) {
+        struct memory_estimate memory;
+        TRY(plan_memory_of(plan, group_rank(&plan->config.grid, GROUP_PIPELINE, 0, p), &memory));
+        mode->bytes[p] = memory.activations;
+    }
+    mode->flops = plan_recompute_flops(plan);
+    if (outlook && forecast_new(plan, &outlook->costs, false, &forecast) == STATUS_OK) {
         mode->step = forecast.result.step;
         forecast_free(&forecast);
     }
-    plan_free(&plan);
     return STATUS_OK;
+}
+
+/* Of the first rank of a pipeline: its program is that of all, and is simulated. */
+static enum status look(const struct job *job, const struct outlook *outlook, int positions,
+                        enum recompute_policy policy, struct recompute_mode *mode) {
+    const struct run_config *of = &job->plan->config;
+    struct run_config other = resolve_for_recompute(of, policy),
+                      first = resolve_for_rank(&other, group_rank(&of->grid, GROUP_PIPELINE, 0, 0),
+                                               true);
+    bool same = policy == of->recompute && of->memory_limit == 0 && of->cell.position == 0;
+    struct plan *plan;
+    if (same && !job->plan->given.name) return look_at(job->plan, outlook, positions, mode);
+    TRY(plan_new(&first, NULL, &plan));
+    enum status status = look_at(plan, outlook, positions, mode);
+    plan_free(&plan);
+    return status;
 }
 
 /* A pass in segments is one. */
@@ -60,8 +70,7 @@ enum status recompute_cost_of(const struct job *job, const struct outlook *outlo
         out->mode[i].bytes = MEM_ARRAY(size_t, out->positions);
         if (!outlook && policy != RECOMPUTE_NEVER && policy != config->recompute) continue;
         if (!pipeline_is(config->schedule) && is_for_pipelines(policy)) continue;
-        for (int p = 0; p < out->positions; p++)
-            TRY(look(config, outlook, p, policy, &out->mode[i]));
+        TRY(look(job, outlook, out->positions, policy, &out->mode[i]));
     }
     return STATUS_OK;
 }

@@ -63,7 +63,7 @@ static enum status plan_rank(void *context, int rank, const struct plan **out) {
     cell->options[rank] = *cell->given;
     const struct model *model = model_find(cell->given->model);
     TRY(resolve_run(&cell->options[rank], model, cell->dataset, &place, &config));
-    TRY(plan_new(&config, NULL, NULL, &cell->plan[rank]));
+    TRY(plan_new(&config, NULL, &cell->plan[rank]));
     *out = cell->plan[rank];
     return STATUS_OK;
 }

@@ -52,7 +52,7 @@ static enum status open_job(const char *line, const char *inputs, struct job *jo
     job->model = model_find(job->options.model);
     TRY(resolve_data(&job->options, job->model, &job->dataset));
     TRY(resolve_run(&job->options, job->model, job->dataset, &place, &config));
-    TRY(plan_new(&config, NULL, NULL, &job->plan));
+    TRY(plan_new(&config, NULL, &job->plan));
     job->state = train_fresh();
     TRY(exec_open(&(struct exec_config){.plan = job->plan, .state = &job->state}, &job->exec));
     TRY(checkpoint_load_weights(job->exec, job->options.weights));

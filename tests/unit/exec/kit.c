@@ -26,7 +26,8 @@ static enum status make_plan(struct kit_plan *plan, int rank, int ranks) {
     if (plan->owns_dataset) TRY(resolve_data(&plan->options, model, &plan->dataset));
     TRY(resolve_run(&plan->options, model, plan->dataset, &place, &config));
     if (path) TRY(file_read(path, 1 << 24, &text));
-    enum status status = plan_new(&config, path, path ? &text : NULL, &plan->plan);
+    struct plan_given given = {.name = path, .program = path ? &text : NULL};
+    enum status status = plan_new(&config, &given, &plan->plan);
     bytes_free(&text);
     return status;
 }

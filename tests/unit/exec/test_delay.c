@@ -3,6 +3,7 @@
 
 #include "exec/delay.h"
 #include "kit.h"
+#include "plan/plan_auto.h"
 
 enum { PASS_NS = 720720 }; /* divisible by every number of segments up to 16 */
 
@@ -25,7 +26,9 @@ static void expect_whole(const char *line, int ranks, enum instr_op op) {
     int segments;
     kit_options(line, &options);
     cr_assert_eq(kit_plan(&options, 0, ranks, NULL, &run), STATUS_OK);
-    run.plan->config.delay_ns[op] = PASS_NS;
+    struct run_config config = run.plan->config;
+    config.delay_ns[op] = PASS_NS;
+    plan_configure(run.plan, &config);
     int64_t waits = waits_of(run.plan, op, &segments);
     cr_expect_eq(waits, PASS_NS, "%s: %lld ns", line, (long long)waits);
     cr_expect_gt(segments, 1, "%s: %d segments", line, segments);

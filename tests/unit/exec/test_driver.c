@@ -48,7 +48,7 @@ static void plan_member(const struct team *team, struct member *member) {
     config.ranks = RANKS;
     config.rank = member->rank;
     config.cell = grid_cell(&config.grid, member->rank);
-    cr_assert_eq(plan_new(&config, NULL, NULL, &member->plan), STATUS_OK);
+    cr_assert_eq(plan_new(&config, NULL, &member->plan), STATUS_OK);
 }
 
 static struct team *team_open(void) {

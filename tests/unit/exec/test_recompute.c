@@ -159,7 +159,8 @@ Test(exec_recompute, a_program_of_its_own_may_recompute_where_the_short_step_doe
     config.recompute = RECOMPUTE_NEVER;
     struct bytes bytes = {(unsigned char *)text, strlen(text)};
     struct plan *plan;
-    cr_assert_eq(plan_new(&config, path, &bytes, &plan), STATUS_OK);
+    cr_assert_eq(plan_new(&config, &(struct plan_given){.name = path, .program = &bytes}, &plan),
+                 STATUS_OK);
     cr_expect(plan->forms.mixed);
     cr_expect(plan->forms.has[FORM_KEPT]);
     plan_free(&plan);

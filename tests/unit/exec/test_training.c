@@ -212,13 +212,17 @@ Test(exec_training, a_program_for_another_deal_is_refused) {
     struct plan *plan = NULL;
     struct bytes bytes = {(unsigned char *)text, strlen(text)};
     log_capture(said, sizeof said);
-    cr_expect_eq(plan_new(&run->job.plan->config, "p.txt", &bytes, &plan), STATUS_USAGE);
+    cr_expect_eq(plan_new(&run->job.plan->config,
+                          &(struct plan_given){.name = "p.txt", .program = &bytes}, &plan),
+                 STATUS_USAGE);
     log_capture(NULL, 0);
     cr_expect(strstr(said, "p.txt") && strstr(said, "replicas 2, this run 1"), "%s", said);
     kit_close(&run);
     run = kit_open(MLP "--deal 2x2 --sum tree");
     log_capture(said, sizeof said);
-    cr_expect_eq(plan_new(&run->job.plan->config, "p.txt", &bytes, &plan), STATUS_USAGE);
+    cr_expect_eq(plan_new(&run->job.plan->config,
+                          &(struct plan_given){.name = "p.txt", .program = &bytes}, &plan),
+                 STATUS_USAGE);
     log_capture(NULL, 0);
     cr_expect(strstr(said, "--sum replica"), "%s", said);
     kit_close(&run);
@@ -551,7 +555,9 @@ Test(exec_training, groups_of_a_given_program_are_those_of_the_last_step) {
     struct plan *plan = NULL;
     struct bytes bytes = {(unsigned char *)other, strlen(other)};
     log_capture(said, sizeof said);
-    cr_expect_eq(plan_new(&run->job.plan->config, "p.txt", &bytes, &plan), STATUS_USAGE);
+    cr_expect_eq(plan_new(&run->job.plan->config,
+                          &(struct plan_given){.name = "p.txt", .program = &bytes}, &plan),
+                 STATUS_USAGE);
     log_capture(NULL, 0);
     cr_expect(strstr(said, "\"pipeline world\"") && strstr(said, "short last step"), "%s", said);
     kit_close(&run);

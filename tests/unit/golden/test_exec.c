@@ -160,7 +160,7 @@ static void golden(const char *model, const char *backend, int micro_batches, in
     golden_check_open(model, &check);
     data_open(gold, check.seeds, &dataset);
     struct run_config config = run_of(gold, &dataset, backend, micro_batches);
-    cr_assert_eq(plan_new(&config, NULL, NULL, &plan), STATUS_OK);
+    cr_assert_eq(plan_new(&config, NULL, &plan), STATUS_OK);
     train(&check, plan, steps);
     plan_free(&plan);
     data_close(&dataset);

@@ -60,7 +60,8 @@ static enum status plan_with(const struct run *run, const struct bytes *text, st
                              char log[512]) {
     memset(log, 0, 512);
     log_capture(log, 512);
-    enum status status = plan_new(&run->job.plan->config, "given", text, out);
+    enum status status = plan_new(&run->job.plan->config,
+                                  &(struct plan_given){.name = "given", .program = text}, out);
     log_capture(NULL, 0);
     return status;
 }

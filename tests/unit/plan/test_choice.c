@@ -14,6 +14,7 @@ struct run {
     struct options options, resolved;
     struct dataset *dataset;
     struct run_config config;
+    struct plan_given given;
     struct plan *plan;
 };
 
@@ -30,7 +31,7 @@ static struct run run_of(const char *line, int rank, int ranks) {
 
 static enum status plan_it(struct run *run) {
     plan_free(&run->plan);
-    return plan_new(&run->config, NULL, NULL, &run->plan);
+    return plan_new(&run->config, &run->given, &run->plan);
 }
 
 static void run_free(struct run *run) {
@@ -158,7 +159,7 @@ Test(plan_choice, an_agreed_program_is_taken_over) {
     struct bytes text = text_of(SHORT "--strategy v-min", 2);
     struct run run = run_of(SHORT "--strategy auto", 1, 2);
     cr_assert(strstr((const char *)text.data, "\nrank 1 last\n"));
-    run.config.agreed = &text;
+    run.given.agreed = &text;
     cr_assert_eq(plan_it(&run), STATUS_OK);
     struct bytes own = plan_text(run.plan);
     cr_expect_eq(own.count, text.count);
@@ -179,7 +180,7 @@ Test(plan_choice, an_agreed_program_of_another_run_is_refused) {
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         struct run run = run_of(others[i], 0, 2);
         char log[512] = "";
-        run.config.agreed = &text;
+        run.given.agreed = &text;
         log_capture(log, sizeof log);
         cr_expect_eq(plan_it(&run), STATUS_USAGE, "%s", others[i]);
         log_capture(NULL, 0);

@@ -75,7 +75,7 @@ Test(plan_resolve_costs, a_profile_says_what_nodes_take) {
     cr_expect_eq(cost_net_of(costs, 1).link.latency, 7);
     /* The plan that is made with it. */
     struct plan *plan;
-    cr_assert_eq(plan_new(&config, NULL, NULL, &plan), STATUS_OK);
+    cr_assert_eq(plan_new(&config, NULL, &plan), STATUS_OK);
     cr_expect_neq(plan->choice.row[0].step_ns, of.kit.plan->choice.row[0].step_ns);
     plan_free(&plan);
     cost_table_free(&table);
@@ -92,7 +92,7 @@ Test(plan_resolve_costs, no_device_is_opened_for_a_profile) {
     config.device_index = 1;
     cr_assert_eq(resolve_costs(&of.options, true, 2, &config, &costs), STATUS_OK);
     cr_expect_not_null(costs->section);
-    cr_expect_eq(plan_new(&config, NULL, NULL, &plan), STATUS_USAGE);
+    cr_expect_eq(plan_new(&config, NULL, &plan), STATUS_USAGE);
     cr_expect_null(plan);
     cost_free(&costs);
     measured_free(&of);
@@ -119,7 +119,7 @@ Test(plan_resolve_costs, every_rank_reads_to_balance_by_time) {
     config.rank = 1;
     config.balance = BALANCE_TIME;
     cr_assert_eq(resolve_costs(&of.options, false, 2, &config, &costs), STATUS_OK);
-    cr_assert_eq(plan_new(&config, NULL, NULL, &plan), STATUS_OK);
+    cr_assert_eq(plan_new(&config, NULL, &plan), STATUS_OK);
     double kernels = 0, weight = 0;
     for (int i = 0; i < plan->micro[0].graph->node_count; i++)
         kernels += plan->micro[0].graph->nodes[i].kernel != NULL;
