@@ -36,19 +36,31 @@ static enum status need_batch(struct exec *exec) {
     return STATUS_OK;
 }
 
+/* What each member of the instruction's group gives, to all; without a group, one's own. */
+static enum status exchange(struct exec *exec, const struct instr *instr, const void *own,
+                            size_t bytes, void *all, struct comm_request **out) {
+    *out = NULL;
+    if (instr->group != INSTR_ALL)
+        return comm_exchange_post(exec->group[instr->group], own, bytes, all, out);
+    memcpy(all, own, bytes);
+    return STATUS_OK;
+}
+
+static int members_of(const struct exec *exec, const struct instr *instr) {
+    return instr->group == INSTR_ALL ? 1 : comm_group_count(exec->group[instr->group]);
+}
+
 enum status post_COUNT(struct exec *exec, const struct instr *instr, struct comm_request **out) {
     const struct runnable *main = &exec->runnable[0];
     TRY(need_batch(exec));
     memset(exec->own_labels, 0, sizeof exec->own_labels);
     for (int i = 0; i < main->plan->graph->loss_count; i++)
         exec->own_labels[i] = exec->batch->own_label_count[main->label_field[i]];
-    return comm_exchange_post(exec->group[instr->group], exec->own_labels, sizeof exec->own_labels,
-                              exec->labels, out);
+    return exchange(exec, instr, exec->own_labels, sizeof exec->own_labels, exec->labels, out);
 }
 
 enum status finish_COUNT(struct exec *exec, const struct instr *instr) {
-    int losses = exec->runnable[0].plan->graph->loss_count,
-        members = comm_group_count(exec->group[instr->group]);
+    int losses = exec->runnable[0].plan->graph->loss_count, members = members_of(exec, instr);
     for (int i = 0; i < losses; i++) {
         int64_t labels = 0;
         for (int m = 0; m < members; m++) labels += exec->labels[m][i];
@@ -265,11 +277,10 @@ enum status post_REPORT(struct exec *exec, const struct instr *instr, struct com
     if (exec->list_name == LIST_EVAL_END) {
         exec->eval_share.step = exec->share;
         memcpy(exec->eval_share.loss, exec->loss, sizeof exec->loss);
-        return comm_exchange_post(exec->group[instr->group], &exec->eval_share,
-                                  sizeof exec->eval_share, exec->eval_shares, out);
+        return exchange(exec, instr, &exec->eval_share, sizeof exec->eval_share, exec->eval_shares,
+                        out);
     }
-    return comm_exchange_post(exec->group[instr->group], &exec->share, sizeof exec->share,
-                              exec->shares, out);
+    return exchange(exec, instr, &exec->share, sizeof exec->share, exec->shares, out);
 }
 
 /* A stop or a save happens after the same step everywhere: all ranks know what any of them asks. */
@@ -295,7 +306,7 @@ static void sum_evaluation(struct exec *exec, int members) {
 }
 
 enum status finish_REPORT(struct exec *exec, const struct instr *instr) {
-    int members = comm_group_count(exec->group[instr->group]);
+    int members = members_of(exec, instr);
     bool evaluated = exec->list_name == LIST_EVAL_END;
     if (evaluated)
         sum_evaluation(exec, members);
@@ -314,19 +325,16 @@ enum status post_NORM(struct exec *exec, const struct instr *instr, struct comm_
     if (instr->grad != INSTR_ALL) TRY(store_squares(exec->store, instr->grad, &exec->squares));
     exec->own_is_finite = isfinite(exact_total(&exec->squares));
     exec->bad_gradient = exec->own_is_finite ? NULL : numeric_bad_gradient(exec, instr->grad);
-    *out = NULL;
-    if (instr->group == INSTR_ALL) return STATUS_OK;
-    return comm_exchange_post(exec->group[instr->group], &exec->squares, sizeof exec->squares,
-                              exec->all_squares, out);
+    return exchange(exec, instr, &exec->squares, sizeof exec->squares, exec->all_squares, out);
 }
 
 /* Without clipping STEP may have run already, and the next step be under way: what was not known
  * then is told now. All members fail together, at the same instruction. */
 enum status finish_NORM(struct exec *exec, const struct instr *instr) {
     int64_t step = exec_posted(exec, instr)->step;
-    int members = instr->group == INSTR_ALL ? 0 : comm_group_count(exec->group[instr->group]);
+    int members = members_of(exec, instr);
     bool updated = exec->updated_step == step;
-    if (members) exec->squares = (struct exact_sum){0};
+    exec->squares = (struct exact_sum){0};
     for (int m = 0; m < members; m++) exact_merge(&exec->squares, &exec->all_squares[m]);
     double squares = exact_total(&exec->squares);
     exec->grad_norm = sqrt(squares);
