@@ -41,6 +41,20 @@ static enum status need_batch(struct exec *exec) {
     return STATUS_OK;
 }
 
+/* What each member of the instruction's group gives, to all; without a group, one's own. */
+static enum status exchange(struct exec *exec, const struct instr *instr, const void *own,
+                            size_t bytes, void *all, struct comm_request **out) {
+    *out = NULL;
+    if (instr->group != INSTR_ALL)
+        return comm_exchange_post(exec->group[instr->group], own, bytes, all, out);
+    memcpy(all, own, bytes);
+    return STATUS_OK;
+}
+
+static int members_of(const struct exec *exec, const struct instr *instr) {
+    return instr->group == INSTR_ALL ? 1 : comm_group_count(exec->group[instr->group]);
+}
+
 enum status post_COUNT(struct exec *exec, const struct instr *instr, struct comm_request **out) {
     const struct runnable *main = &exec->runnable[0];
     struct step *step = exec->step;
@@ -48,14 +62,12 @@ enum status post_COUNT(struct exec *exec, const struct instr *instr, struct comm
     memset(step->own_labels, 0, sizeof step->own_labels);
     for (int i = 0; i < main->plan->graph->loss_count; i++)
         step->own_labels[i] = step->batch->own_label_count[main->label_field[i]];
-    return comm_exchange_post(exec->group[instr->group], step->own_labels, sizeof step->own_labels,
-                              step->labels, out);
+    return exchange(exec, instr, step->own_labels, sizeof step->own_labels, step->labels, out);
 }
 
 enum status finish_COUNT(struct exec *exec, const struct instr *instr) {
     struct step *step = exec_posted(exec, instr)->step;
-    int losses = exec->runnable[0].plan->graph->loss_count,
-        members = comm_group_count(exec->group[instr->group]);
+    int losses = exec->runnable[0].plan->graph->loss_count, members = members_of(exec, instr);
     for (int i = 0; i < losses; i++) {
         int64_t labels = 0;
         for (int m = 0; m < members; m++) labels += step->labels[m][i];
@@ -275,11 +287,10 @@ enum status post_REPORT(struct exec *exec, const struct instr *instr, struct com
     if (exec->list_name == LIST_EVAL_END) {
         exec->eval_share.step = step->share;
         memcpy(exec->eval_share.loss, step->loss, sizeof step->loss);
-        return comm_exchange_post(exec->group[instr->group], &exec->eval_share,
-                                  sizeof exec->eval_share, exec->eval_shares, out);
+        return exchange(exec, instr, &exec->eval_share, sizeof exec->eval_share, exec->eval_shares,
+                        out);
     }
-    return comm_exchange_post(exec->group[instr->group], &step->share, sizeof step->share,
-                              step->shares, out);
+    return exchange(exec, instr, &step->share, sizeof step->share, step->shares, out);
 }
 
 /* A stop or a save happens after the same step everywhere: all ranks know what any of them asks. */
@@ -306,7 +317,7 @@ static void sum_evaluation(const struct exec *exec, struct step *step, int membe
 
 enum status finish_REPORT(struct exec *exec, const struct instr *instr) {
     struct step *step = exec_posted(exec, instr)->step;
-    int members = comm_group_count(exec->group[instr->group]);
+    int members = members_of(exec, instr);
     bool evaluated = exec->list_name == LIST_EVAL_END;
     if (evaluated)
         sum_evaluation(exec, step, members);
@@ -326,18 +337,15 @@ enum status post_NORM(struct exec *exec, const struct instr *instr, struct comm_
     if (instr->grad != INSTR_ALL) TRY(store_squares(exec->store, instr->grad, &step->squares));
     step->own_is_finite = isfinite(exact_total(&step->squares));
     step->bad_gradient = step->own_is_finite ? NULL : numeric_bad_gradient(exec, instr->grad);
-    *out = NULL;
-    if (instr->group == INSTR_ALL) return STATUS_OK;
-    return comm_exchange_post(exec->group[instr->group], &step->squares, sizeof step->squares,
-                              step->all_squares, out);
+    return exchange(exec, instr, &step->squares, sizeof step->squares, step->all_squares, out);
 }
 
 /* Without clipping STEP may have run already, and the next step be under way: what was not known
  * then is told now. All members fail together, at the same instruction. */
 enum status finish_NORM(struct exec *exec, const struct instr *instr) {
     struct step *step = exec_posted(exec, instr)->step;
-    int members = instr->group == INSTR_ALL ? 0 : comm_group_count(exec->group[instr->group]);
-    if (members) step->squares = (struct exact_sum){0};
+    int members = members_of(exec, instr);
+    step->squares = (struct exact_sum){0};
     for (int m = 0; m < members; m++) exact_merge(&step->squares, &step->all_squares[m]);
     double squares = exact_total(&step->squares);
     step->grad_norm = sqrt(squares);

@@ -142,8 +142,8 @@ static enum status check_last_buckets(const struct program *program, const struc
                                       const char *name) {
     for (int r = 0; r < program->ranks; r++) {
         const struct rank_program *own = program_of(program, r), *other = program_of(last, r);
-        int position = grid_cell(&program->grid, r).position;
-        for (int c = 0; c < own->chunks; c++)
+        int position = grid_cell(&program->grid, r).position; /* below 0: no stage */
+        for (int c = 0; c < own->chunks && position >= 0; c++)
             TRY(check_last_chunk(&own->chunk[c], &other->chunk[c],
                                  grid_stage(&program->grid, position, c), name));
     }

@@ -83,6 +83,7 @@ bool verify_last_stage(const struct walk *walk) {
 
 bool verify_group_is(const struct program *program, int group, enum group_family family) {
     const struct grid *grid = &program->grid;
+    if (group == INSTR_ALL) return group_size(grid, family, 0) == 1;
     enum group_family own = program->group[group];
     int size = group_size(grid, own, 0);
     if (own == family) return true;

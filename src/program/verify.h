@@ -27,7 +27,8 @@ bool verify_first_stage(const struct walk *walk);
 bool verify_last_stage(const struct walk *walk);
 /* Local. Does the rank hold the model's last stage? */
 bool verify_has_last_stage(const struct walk *walk);
-/* Local. Are the members of a declared group those of a family? */
+/* Local. Are the members of a declared group those of a family? Without a group (INSTR_ALL) it is
+ * the rank alone. */
 bool verify_group_is(const struct program *program, int group, enum group_family family);
 
 /* Operands, flags, and the list an instruction stands in; fills in what is known of the rows. */

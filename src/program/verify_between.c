@@ -108,12 +108,8 @@ static enum status restore(struct walk *walk) {
 }
 
 static enum status need_everyone(const struct walk *walk) {
-    const struct program *program = walk->program;
-    int index = group_of(&program->grid, program->group[walk->instr->group], walk->rank);
-    if (group_size(&program->grid, program->group[walk->instr->group], index) == program->ranks)
-        return STATUS_OK;
-    return verify_broken(walk, RULE_EVALUATION, nobody, "group %d is not all ranks",
-                         walk->instr->group);
+    if (verify_group_is(walk->program, walk->instr->group, GROUP_WORLD)) return STATUS_OK;
+    return verify_broken(walk, RULE_EVALUATION, nobody, "its group is not all ranks");
 }
 
 static enum status report(struct walk *walk) {

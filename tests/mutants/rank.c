@@ -183,10 +183,15 @@ bool was_called(struct world *world, struct rank *rank, const struct instr *inst
 
 /* --- exchanges --- */
 
+/* Without a group a rank hears of itself, at once. */
 static void post_exchange(struct world *world, struct rank *rank, const struct instr *instr,
                           enum meeting_kind kind, value given, struct under_way *out) {
-    int number = group_post(world, rank, instr->group, (int)kind, 0, given,
-                            value_of(VALUE_RANK, (value)rank->number, 0));
+    value also = value_of(VALUE_RANK, (value)rank->number, 0);
+    if (instr->group == INSTR_ALL) {
+        take_sums(rank, instr, rank->step, given, also);
+        return;
+    }
+    int number = group_post(world, rank, instr->group, (int)kind, 0, given, also);
     rank->exchange[instr->group]++;
     *out = (struct under_way){.instr = instr,
                               .group = group_here(world, rank, instr->group),
@@ -229,10 +234,7 @@ bool run_norm(struct world *world, struct rank *rank, const struct instr *instr)
         }
     }
     if (!await(world, rank, &rank->squares)) return false;
-    if (instr->group == INSTR_ALL)
-        rank->norm = rank->norms[rank->step] = value_of(VALUE_NORM, squares, 0);
-    else
-        post_exchange(world, rank, instr, MEETING_NORM, squares, &rank->squares);
+    post_exchange(world, rank, instr, MEETING_NORM, squares, &rank->squares);
     return true;
 }
 

@@ -118,6 +118,14 @@ static bool take_message(struct world *world, struct slot *slot, const struct un
     return true;
 }
 
+void take_sums(struct rank *rank, const struct instr *instr, int step, value sum, value also) {
+    if (instr->op == INSTR_COUNT) rank->seeds = sum;
+    if (instr->op == INSTR_NORM) rank->norm = rank->norms[step] = value_of(VALUE_NORM, sum, 0);
+    if (instr->op != INSTR_REPORT) return;
+    rank->losses = sum;
+    rank->heard = also;
+}
+
 static void take_exchange(struct rank *rank, const struct under_way *posted) {
     const struct meeting *meeting = &posted->group->items[posted->number];
     value sum = 0, also = 0;
@@ -126,12 +134,7 @@ static void take_exchange(struct rank *rank, const struct under_way *posted) {
         also += meeting->also[m];
     }
     rank->exchange[posted->instr->group]--;
-    if (posted->instr->op == INSTR_COUNT) rank->seeds = sum;
-    if (posted->instr->op == INSTR_NORM)
-        rank->norm = rank->norms[posted->step] = value_of(VALUE_NORM, sum, 0);
-    if (posted->instr->op != INSTR_REPORT) return;
-    rank->losses = sum;
-    rank->heard = also;
+    take_sums(rank, posted->instr, posted->step, sum, also);
 }
 
 static bool ready(const struct world *world, const struct under_way *posted) {

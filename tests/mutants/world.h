@@ -132,7 +132,6 @@ bool world_wrong(struct world *world, const char *why);
 bool world_present(const struct world *world, const struct rank *rank, int micro);
 int world_stages(const struct world *world);
 bool world_slices(const struct world *world, unsigned what);
-
 /* Local. Posts the rank's next operation of a group; its number. */
 int group_post(struct world *world, struct rank *rank, int group, int kind, int64_t detail,
                value given, value also);
@@ -187,14 +186,15 @@ bool run_write(struct world *world, struct rank *rank, const struct instr *instr
 bool run_restore(struct world *world, struct rank *rank, const struct instr *instr);
 bool rank_run(struct world *world, struct rank *rank, const struct instr *instr);
 
-/* Local. What was posted takes effect. */
+/* Local. What was posted takes effect; of an exchange: what its members gave, together. */
+void take_sums(struct rank *rank, const struct instr *instr, int step, value sum, value also);
 void take_sum(struct world *world, struct rank *rank, const struct under_way *posted);
 void take_gather(struct world *world, struct param_bucket *params, const struct under_way *posted);
 /* Local. Parameters of a bucket as its readers find them; 0: they are not there. */
 value params_value(const struct world *world, const struct param_bucket *params);
 value slices_value(const value *slices, int count);
 value statistics_of(const struct rank *rank, int chunk); /* running ones, of a stage */
-/* Local. The driver called for it; else the program is wrong. */
+/* The driver called for it; else the program is wrong. */
 bool was_called(struct world *world, struct rank *rank, const struct instr *instr, unsigned what);
 
 #endif

@@ -206,6 +206,23 @@ Test(exec_training, counting_twice_changes_nothing) {
     free(twice);
 }
 
+/* Counts, reports and evaluates by itself. */
+static void name_no_group(FILE *out, const char *line) {
+    const char *group = strstr(line, " COUNT q0") || strstr(line, " REPORT q0")
+                            ? strstr(line, " q0")
+                            : line + strlen(line);
+    fprintf(out, "%.*s\n", (int)(group - line), line);
+}
+
+Test(exec_training, one_rank_needs_no_group_to_count_and_report) {
+    const char *line = MLP "--steps 25 --deal 2x2 --clip 0.1 --eval-every 1";
+    char *text = own_program(line), *alone = edited(text, name_no_group);
+    cr_expect(strstr(alone, " COUNT\n") && strstr(alone, " REPORT\n"), "%s", alone);
+    cr_expect_eq(hash_of(line), hash_with_program(line, alone));
+    free(text);
+    free(alone);
+}
+
 Test(exec_training, a_program_for_another_deal_is_refused) {
     char *text = own_program(MLP "--deal 2x2"), said[512] = "";
     struct kit_run *run = kit_open(MLP "--deal 1x4");

@@ -270,6 +270,58 @@ Test(program_rules, replicas_begin_with_a_broadcast_over_themselves) {
     program_free(&program);
 }
 
+/* COUNT and REPORT name their group as others do: any that is declared and has the right members.
+ * Without one they are of the rank alone, which is enough where there is no other. */
+Test(program_rules, counts_and_reports_name_their_group) {
+    static const struct {
+        int ranks;
+        const char *groups, *count, *report, *says; /* NULL: taken */
+    } cases[] = {
+        {1, "world", " q0", " q0", NULL},
+        {1, "world", "", "", NULL},
+        {2, "world replicas", " q1", " q0", NULL},
+        {2, "world replicas world", " q2", " q2", NULL},
+        {2, "world replicas pipeline", " q2", " q0", "rule 11 at #0 r0 COUNT q2: labels"},
+        {2, "world replicas", "", " q0", "rule 11 at #0 r0 COUNT: labels"},
+        {2, "world replicas pipeline", " q1", " q2", "rule 17 at #6 r1 REPORT q2: all ranks"},
+        {2, "world replicas", " q1", "", "rule 17 at #6 r1 REPORT: all ranks"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *text = NULL, log[1024];
+        size_t bytes = 0;
+        FILE *out = open_memstream(&text, &bytes);
+        fprintf(out,
+                "stretto program 5\n"
+                "ranks %d stages 1 replicas %d micro-batches 1 sum replica lasting np\ngroups %s\n",
+                cases[i].ranks, cases[i].ranks, cases[i].groups);
+        for (int r = 0; r < cases[i].ranks; r++) {
+            fprintf(out, "rank %d slots 1 grads 1 buckets 1\n", r);
+            if (cases[i].ranks > 1)
+                fprintf(
+                    out,
+                    "rank %d start\n#90 r%d BCAST q1\nrank %d eval-start\n#91 r%d STATS_ALL q1\n"
+                    "rank %d eval-end\n#92 r%d STATS_OWN\n",
+                    r, r, r, r, r, r);
+            fprintf(out,
+                    "rank %d body\n#0 r%d COUNT%s\n#1 r%d LOAD s0 m0 a0\n#2 r%d F s0 m0 a0\n"
+                    "#3 r%d B s0 m0 a0 g0 new\n#4 r%d TIE s0 g0\n",
+                    r, r, cases[i].count, r, r, r, r);
+            if (cases[i].ranks > 1) fprintf(out, "#5 r%d REDUCE s0 b0 g0 q1\n", r);
+            fprintf(out, "#6 r%d REPORT%s\n#7 r%d NORM g0\n#8 r%d STEP g0\n", r, cases[i].report, r,
+                    r);
+        }
+        fclose(out);
+        if (cases[i].says) {
+            refused(text, NULL, cases[i].says);
+        } else {
+            struct program *program = read_text(text);
+            cr_expect_eq(verify(program, NULL, log), STATUS_OK, "%s\n%s", log, text);
+            program_free(&program);
+        }
+        free(text);
+    }
+}
+
 /* One replica's micro-batches are whole leaves of replicas-first, as on one device. */
 Test(program_rules, pipelines_add_whole_leaves_in_replicas_first) {
     char log[1024];
