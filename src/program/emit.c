@@ -1,5 +1,8 @@
 /* From the order of a pipeline to the program of a position: see emit.h.
  *
+ * A rank may run several replicas of the whole model (--deal): their micro-batches are numbered one
+ * replica after the other, and the first alone moves running statistics.
+ *
  * Around each computation stands what it needs: F loads its samples and receives what the stage
  * before it made, B and I receive gradients; what they make is sent at once. A receive stands right
  * before its reader: messages come into buffers of the receiver's own, so posting it earlier would
@@ -19,6 +22,19 @@
 #include "program/tree.h"
 
 enum { EVERYONE, REPLICAS, PIPELINE, SHARERS }; /* groups, in the order they are declared */
+
+/* Whole models: all ranks are the replicas, and a rank is a pipeline by itself. */
+static bool is_flat(const struct schedule_config *config) {
+    return config->grid.stages * config->grid.chunks == 1 && config->grid.drivers == 0;
+}
+
+static int16_t count_group(const struct schedule_config *config) {
+    return is_flat(config) ? EVERYONE : REPLICAS;
+}
+
+static int16_t sharers_group(const struct schedule_config *config) {
+    return is_flat(config) ? EVERYONE + 1 : SHARERS;
+}
 
 /* Declared behind the others, also where nobody shares statistics. */
 static int tied_group(const struct schedule_config *config) {
@@ -50,8 +66,8 @@ static int16_t norm_group(const struct schedule_config *config) {
 
 void emit_declare(const struct schedule_config *config, struct program *program) {
     program_declare_group(program, GROUP_WORLD);
-    program_declare_group(program, GROUP_REPLICAS);
-    program_declare_group(program, GROUP_PIPELINE);
+    if (!is_flat(config)) program_declare_group(program, GROUP_REPLICAS);
+    if (!is_flat(config)) program_declare_group(program, GROUP_PIPELINE);
     if (config->shares) program_declare_group(program, GROUP_REPLICAS);
     for (int t = 0; t < config->tie_count; t++) {
         const char *wanted = program_declare_tie(program, &config->ties[t]);
@@ -66,8 +82,15 @@ void emit_declare(const struct schedule_config *config, struct program *program)
 struct stage {
     int *slot_of; /* per micro-batch; -1: in none */
     bool *busy;   /* per slot */
-    int grad;     /* buffer that micro-batches are added to; -1: none yet */
     int left;     /* micro-batches whose weight gradients are not made yet */
+    /* Leaves: what the order of sums adds to one another, gradients of a replica or of a
+     * micro-batch. */
+    struct leaf {
+        int grad; /* buffer that micro-batches are added to; -1: none yet */
+        int left; /* of its micro-batches */
+    } * leaf;
+    int added; /* leaves that were added, or have no samples */
+    int sum;   /* buffer of the sum; -1: nothing is in it yet */
     struct sum_tree tree;
 };
 
@@ -77,6 +100,8 @@ struct emitter {
     struct rank_program *out;
     struct grid_cell cell;
     int first;    /* micro-batch of the step that is the rank's first */
+    int micros;   /* of the rank */
+    int leaves;   /* of a stage */
     bool at_once; /* each backward of the rank follows its forward: nothing is kept in between */
     struct stage stage[GRID_MAX_CHUNKS];
 };
@@ -99,7 +124,7 @@ static bool has_samples(const struct emitter *emitter, int micro) {
 static bool any_has_samples(const struct emitter *emitter, int micro) {
     const int64_t *samples = emitter->config->samples;
     int count = emitter->config->micro_batches;
-    for (int m = micro; samples && m < emitter->config->grid.replicas * count; m += count)
+    for (int m = micro % count; samples && m < emitter->config->grid.replicas * count; m += count)
         if (samples[m] > 0) return true;
     return !samples;
 }
@@ -163,7 +188,8 @@ static struct instr *add_pass(struct emitter *emitter, enum instr_op op, int sta
     struct instr *instr = add(emitter, op, stage);
     instr->micro = micro;
     instr->slot = (int16_t)stage_of(emitter, stage)->slot_of[micro];
-    if (emitter->config->shares && instr_row(instr)->meets == MEETS_SHARERS) instr->group = SHARERS;
+    if (emitter->config->shares && instr_row(instr)->meets == MEETS_SHARERS)
+        instr->group = sharers_group(emitter->config);
     return instr;
 }
 
@@ -173,19 +199,25 @@ static void add_message(struct emitter *emitter, enum instr_op op, int stage, in
     add_pass(emitter, op, stage, micro)->peer = grid_position(&emitter->config->grid, other_stage);
 }
 
-static void forward(struct emitter *emitter, int stage, int micro) {
+static void load(struct emitter *emitter, int stage, int micro) {
     stage_of(emitter, stage)->slot_of[micro] = take_slot(emitter, stage, micro);
     add_pass(emitter, INSTR_LOAD, stage, micro);
+}
+
+static void forward(struct emitter *emitter, int stage, int micro) {
+    if (stage_of(emitter, stage)->slot_of[micro] < 0) load(emitter, stage, micro);
     add_message(emitter, INSTR_RECV_F, stage, micro, stage - 1);
     struct instr *pass = add_pass(emitter, INSTR_F, stage, micro);
+    if (micro >= emitter->config->micro_batches) pass->flags = INSTR_PURE;
     if (is_light(emitter, micro))
-        pass->flags = recompute_by_block(emitter->config->recompute) ? INSTR_BLOCK : INSTR_LIGHT;
+        pass->flags |= recompute_by_block(emitter->config->recompute) ? INSTR_BLOCK : INSTR_LIGHT;
     add_message(emitter, INSTR_SEND_F, stage, micro, stage + 1);
 }
 
 /* A rank that leaves out a micro-batch still takes part where the others share statistics. */
 static void stand_in(struct emitter *emitter, enum instr_op op, int stage, int micro) {
-    if (!emitter->config->shares || !any_has_samples(emitter, micro)) return;
+    if (!emitter->config->shares || emitter->cell.replica_count > 1) return;
+    if (!any_has_samples(emitter, micro)) return;
     stage_of(emitter, stage)->slot_of[micro] = take_slot(emitter, stage, micro);
     add_pass(emitter, op, stage, micro);
     give_slot(emitter, stage, micro);
@@ -210,33 +242,55 @@ static void tie_last(struct emitter *emitter, int stage) {
     const struct program_tie *of = program_tie_of(emitter->program, stage);
     bool here = of && !tie_is_apart(of);
     if (here && stage == of->stage && stage_of(emitter, of->other)->left > 0) return;
-    tie(emitter, stage, stage_of(emitter, stage)->grad);
+    tie(emitter, stage, stage_of(emitter, stage)->leaf[0].grad);
     if (here && stage == of->other && stage_of(emitter, of->stage)->left == 0)
-        tie(emitter, of->stage, stage_of(emitter, of->stage)->grad);
+        tie(emitter, of->stage, stage_of(emitter, of->stage)->leaf[0].grad);
 }
 
-/* The buffer that a micro-batch's weight gradients go to: one for all, or a leaf of the tree. */
-static int grad_for(struct emitter *emitter, int stage, bool *fresh) {
-    struct stage *of = stage_of(emitter, stage);
-    *fresh = of->grad < 0;
-    if (*fresh) of->grad = tree_take(&of->tree);
-    return of->grad;
+static struct leaf *leaf_of(struct emitter *emitter, int stage, int micro) {
+    bool replica = emitter->config->sum == SUM_REPLICA;
+    return &stage_of(emitter, stage)
+                ->leaf[replica ? micro / emitter->config->micro_batches : micro];
 }
 
-static void end_gradients(struct emitter *emitter, int stage) {
-    struct stage *of = stage_of(emitter, stage);
-    bool leaf = emitter->config->sum != SUM_REPLICA, last = --of->left == 0;
-    if (!leaf) {
-        if (last) tie_last(emitter, stage);
-        return;
+/* The buffer that a micro-batch's weight gradients go to: that of its leaf. */
+static int grad_for(struct emitter *emitter, int stage, int micro, bool *fresh) {
+    struct leaf *leaf = leaf_of(emitter, stage, micro);
+    *fresh = leaf->grad < 0;
+    if (*fresh) leaf->grad = tree_take(&stage_of(emitter, stage)->tree);
+    return leaf->grad;
+}
+
+/* What the tree holds is whole, and added to the sum. */
+static void add_to_sum(struct stage *stage) {
+    int part = tree_finish(&stage->tree);
+    if (part >= 0 && stage->sum >= 0) tree_add(&stage->tree, stage->sum, part);
+    if (stage->sum < 0) stage->sum = part;
+}
+
+/* Ties and adds the leaves that are whole, in the order of sums: one tree over all of them; or one
+ * for each place of the replicas' steps, these one by one. */
+static void add_leaves(struct emitter *emitter, struct stage *stage) {
+    int micros = emitter->config->micro_batches, replicas = emitter->cell.replica_count;
+    bool by_place = emitter->config->sum == SUM_REPLICAS_FIRST;
+    for (; stage->added < emitter->leaves; stage->added++) {
+        int place = stage->added / replicas, replica = stage->added % replicas;
+        const struct leaf *leaf = &stage->leaf[by_place ? replica * micros + place : stage->added];
+        if (leaf->left > 0) return;
+        if (leaf->grad >= 0 && emitter->leaves == 1) tie_last(emitter, stage->tree.stage);
+        if (leaf->grad >= 0 && emitter->leaves > 1) tie(emitter, stage->tree.stage, leaf->grad);
+        if (leaf->grad >= 0) tree_push(&stage->tree, leaf->grad);
+        if (by_place && replica == replicas - 1) add_to_sum(stage);
     }
-    tie(emitter, stage, of->grad);
-    tree_push(&of->tree, of->grad);
-    of->grad = -1;
-    /* Of one replica they are added one by one. */
-    if (!last && emitter->config->sum == SUM_REPLICAS_FIRST)
-        tree_push(&of->tree, tree_finish(&of->tree));
-    if (last) of->grad = tree_finish(&of->tree);
+    add_to_sum(stage);
+}
+
+/* Passes in lockstep stand side by side: what they made is added behind the last of them. */
+static void end_gradients(struct emitter *emitter, int stage, int micro) {
+    bool lockstep = emitter->config->shares && emitter->cell.replica_count > 1;
+    stage_of(emitter, stage)->left--;
+    leaf_of(emitter, stage, micro)->left--;
+    if (!lockstep) add_leaves(emitter, stage_of(emitter, stage));
 }
 
 /* Of B and I, one segment or all, behind what it makes again. */
@@ -257,7 +311,7 @@ static void backward(struct emitter *emitter, enum instr_op op, int stage, int m
     bool fresh = false;
     pass.stage = (int16_t)stage;
     pass.micro = micro;
-    if (op != INSTR_I) pass.grad = (int16_t)grad_for(emitter, stage, &fresh);
+    if (op != INSTR_I) pass.grad = (int16_t)grad_for(emitter, stage, micro, &fresh);
     if (fresh) pass.flags = INSTR_NEW;
     if (op == INSTR_W) {
         struct instr *weights = add_pass(emitter, op, stage, micro);
@@ -269,13 +323,17 @@ static void backward(struct emitter *emitter, enum instr_op op, int stage, int m
         add_message(emitter, INSTR_SEND_B, stage, micro, stage - 1);
     }
     if (op == INSTR_I) return;
-    end_gradients(emitter, stage);
+    end_gradients(emitter, stage, micro);
     give_slot(emitter, stage, micro);
 }
 
+/* An order names LOAD where it is apart from F. */
 static void one(struct emitter *emitter, const struct pipeline_op *op) {
     if (has_samples(emitter, op->micro)) {
-        if (op->op == INSTR_F)
+        if (op->op == INSTR_LOAD) {
+            add_leaves(emitter, stage_of(emitter, op->stage));
+            load(emitter, op->stage, op->micro);
+        } else if (op->op == INSTR_F)
             forward(emitter, op->stage, op->micro);
         else
             backward(emitter, (enum instr_op)op->op, op->stage, op->micro);
@@ -289,16 +347,24 @@ static void one(struct emitter *emitter, const struct pipeline_op *op) {
 static void begin_stage(struct emitter *emitter, int chunk) {
     const struct schedule_config *config = emitter->config;
     struct stage *stage = &emitter->stage[chunk];
-    int micros = config->micro_batches;
-    *stage = (struct stage){.slot_of = MEM_ARRAY(int, micros),
-                            .busy = MEM_ARRAY(bool, micros + 2),
-                            .grad = -1,
-                            .tree = {.out = emitter->out}};
+    int micros = emitter->micros;
+    *stage =
+        (struct stage){.slot_of = MEM_ARRAY(int, micros),
+                       .busy = MEM_ARRAY(bool, micros + 2),
+                       .leaf = MEM_ARRAY(struct leaf, emitter->leaves),
+                       .sum = -1,
+                       .tree = {.out = emitter->out, .busy = MEM_ARRAY(bool, emitter->leaves + 1)}};
     stage->tree.stage = grid_stage(&config->grid, emitter->cell.position, chunk);
     bool blocks = recompute_by_block(config->recompute) && config->buckets;
     if (blocks || program_tie_of(emitter->program, stage->tree.stage))
         emitter->out->chunk[chunk].buckets = config->buckets[stage->tree.stage];
-    for (int m = 0; m < micros; m++) stage->left += has_samples(emitter, m);
+    for (int l = 0; l < emitter->leaves; l++) stage->leaf[l].grad = -1;
+    for (int m = 0; m < micros; m++) {
+        bool has = has_samples(emitter, m);
+        stage->slot_of[m] = -1;
+        stage->left += has;
+        leaf_of(emitter, stage->tree.stage, m)->left += has;
+    }
 }
 
 /* A replica without samples in this step still takes part in the sums. */
@@ -307,20 +373,22 @@ static void zero_stages(struct emitter *emitter) {
     bool zeroed[GRID_MAX_CHUNKS] = {0};
     for (int c = chunks - 1; c >= 0; c--) {
         struct stage *stage = &emitter->stage[c];
-        zeroed[c] = stage->grad < 0;
+        zeroed[c] = stage->sum < 0;
         if (!zeroed[c]) continue;
-        stage->grad = tree_take(&stage->tree);
-        add(emitter, INSTR_ZERO, stage->tree.stage)->grad = (int16_t)stage->grad;
+        stage->sum = tree_take(&stage->tree);
+        add(emitter, INSTR_ZERO, stage->tree.stage)->grad = (int16_t)stage->sum;
     }
     for (int c = chunks - 1; c >= 0; c--) {
         const struct stage *stage = &emitter->stage[c];
-        if (zeroed[c]) tie(emitter, stage->tree.stage, stage->grad);
+        if (zeroed[c]) tie(emitter, stage->tree.stage, stage->sum);
     }
 }
 
 static void end_stage(struct stage *stage) {
     free(stage->slot_of);
     free(stage->busy);
+    free(stage->leaf);
+    free(stage->tree.busy);
 }
 
 /* --- calls --- */
@@ -369,7 +437,7 @@ static unsigned update_call(const struct schedule_config *config) {
 }
 
 static void end_step(struct emitter *emitter) {
-    int grad = emitter->stage[0].grad;
+    int grad = emitter->stage[0].sum;
     program_add(emitter->out, LIST_BODY, INSTR_REPORT)->group = EVERYONE;
     struct instr *norm = program_add(emitter->out, LIST_BODY, INSTR_NORM);
     norm->grad = (int16_t)grad;
@@ -403,16 +471,19 @@ void emit_rank(const struct schedule_config *config, const struct program *progr
                               .out = out,
                               .cell = grid_cell(&config->grid, rank),
                               .first = program_first_micro(program, rank),
-                              .at_once = is_at_once(order)};
+                              .micros = program_micros(program, rank)};
     bool loss = grid_position(&config->grid, last_stage(&emitter)) == emitter.cell.position;
     bool meets = meets_in_body(config);
+    emitter.leaves = config->sum == SUM_REPLICA ? emitter.cell.replica_count : emitter.micros;
+    emitter.at_once = is_at_once(order) || emitter.cell.replica_count > 1;
     for (int c = 0; c < config->grid.chunks; c++) begin_stage(&emitter, c);
-    if (loss) program_add(out, LIST_BODY, INSTR_COUNT)->group = REPLICAS;
+    if (loss) program_add(out, LIST_BODY, INSTR_COUNT)->group = count_group(config);
     for (int i = 0; i < order->count; i++) {
         serve(&emitter, &order->items[i]);
         one(&emitter, &order->items[i]);
         if (meets && order->items[i].op == INSTR_B) meet(&emitter);
     }
+    for (int c = 0; c < config->grid.chunks; c++) add_leaves(&emitter, &emitter.stage[c]);
     zero_stages(&emitter);
     for (int c = 0; c < config->grid.chunks; c++) end_stage(&emitter.stage[c]);
     end_step(&emitter);

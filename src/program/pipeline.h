@@ -18,7 +18,7 @@
 /* One computation of a position: F and B, or F, I and W, of a stage on a micro-batch. Stages are
  * numbered in the order of the model, as in program/grid.h. */
 struct pipeline_op {
-    uint8_t op; /* INSTR_F, INSTR_B, INSTR_I, INSTR_W */
+    uint8_t op; /* INSTR_F, INSTR_B, INSTR_I, INSTR_W; INSTR_LOAD where it is apart from F */
     int16_t stage;
     int32_t micro;
 };

@@ -1,24 +1,24 @@
 /* See tree.h. */
 #include "program/tree.h"
 
-#include "base/log.h"
-
 int tree_take(struct sum_tree *tree) {
     int buffer = 0;
     while (tree->busy[buffer]) buffer++;
-    CHECK(buffer <= TREE_MAX_DEPTH, "more than %d gradient buffers", TREE_MAX_DEPTH);
     tree->busy[buffer] = true;
     if (buffer + 1 > tree->out->grads) tree->out->grads = buffer + 1;
     return buffer;
 }
 
-static void merge_last_two(struct sum_tree *tree) {
-    int into = tree->buffer[tree->depth - 2], from = tree->buffer[tree->depth - 1];
+void tree_add(struct sum_tree *tree, int into, int from) {
     struct instr *sum = program_add(tree->out, LIST_BODY, INSTR_SUM);
     sum->stage = (int16_t)tree->stage;
     sum->grad = (int16_t)into;
     sum->other = (int16_t)from;
     tree->busy[from] = false;
+}
+
+static void merge_last_two(struct sum_tree *tree) {
+    tree_add(tree, tree->buffer[tree->depth - 2], tree->buffer[tree->depth - 1]);
     tree->depth--;
     tree->level[tree->depth - 1]++;
 }

@@ -14,11 +14,13 @@ struct sum_tree {
     struct rank_program *out; /* gets the SUMs, in its body */
     int stage;                /* whose gradients */
     int buffer[TREE_MAX_DEPTH], level[TREE_MAX_DEPTH], depth;
-    bool busy[TREE_MAX_DEPTH + 2]; /* gradient buffers in use */
+    bool *busy; /* gradient buffers in use, of as many as there are leaves and one more; borrowed */
 };
 
 /* Local. A free gradient buffer, now in use; its `grads` grows with the most ever in use. */
 int tree_take(struct sum_tree *tree);
+/* Local. Adds a buffer to another, and gives it back. */
+void tree_add(struct sum_tree *tree, int into, int from);
 /* Local. Hands in a finished leaf. */
 void tree_push(struct sum_tree *tree, int buffer);
 /* Local. Adds what is left, from the last to the first; returns the buffer of the sum, or -1 where

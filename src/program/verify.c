@@ -127,14 +127,15 @@ static enum status check_report(struct walk *walk) {
 /* Seeds are set before they are read; losses are reported once, when all are there. */
 static enum status check_sequence(struct walk *walk) {
     const struct instr *instr = walk->instr;
-    const struct instr_row *row = instr_row(instr);
+    const struct known_row *row = &walk->verifier->rows[instr->op];
+    if (instr->op == INSTR_COUNT) return check_count(walk);
+    if (!row->reads_seeds && !row->writes_losses) return STATUS_OK;
     bool has_loss =
-        strchr(row->operands, 's') ? verify_last_stage(walk) : verify_has_last_stage(walk);
-    if (instr->op == INSTR_COUNT) TRY(check_count(walk));
-    if (strchr(row->reads, 'k') && has_loss && !walk->counted)
+        row->operands >> OPERAND_stage & 1 ? verify_last_stage(walk) : verify_has_last_stage(walk);
+    if (row->reads_seeds && has_loss && !walk->counted)
         return verify_broken(walk, RULE_SEEDS, nobody, "no COUNT before it");
     if (instr->op == INSTR_REPORT) return check_report(walk);
-    if (strchr(row->writes, 'l') && has_loss && walk->reported)
+    if (row->writes_losses && has_loss && walk->reported)
         return verify_broken(walk, RULE_LOSSES, verify_own(walk, walk->reported),
                              "the losses were reported before it");
     return STATUS_OK;
@@ -266,22 +267,34 @@ static enum status walk_step(struct verifier *verifier, enum list_name list) {
     return verify_all_served(verifier);
 }
 
-/* One body; where it leaves something under way one more, that begins with it. That one leaves the
- * same, so all further bodies are like it. Then the short last step. Where it leaves what a body
- * does, the steps behind it are like those behind a body; else each is looked at, too. What is
- * left behind the last of all is done: all have come to it. */
+/* Walks a step behind those before it; *others: does it leave something else under way than the one
+ * before it did, on any rank? */
+static enum status walk_next(struct verifier *verifier, enum list_name list, bool *others) {
+    TRY(walk_step(verifier, list));
+    *others = false;
+    for (int w = 0; w < verifier->walk_count; w++) {
+        uint64_t left = verify_left(&verifier->walks[w]);
+        *others |= verifier->walks[w].left != left;
+        verifier->walks[w].left = left;
+    }
+    return STATUS_OK;
+}
+
+/* A step, and where it leaves something under way one more, that begins with it. That one leaves
+ * the same, so all further steps are like it. Where there is a short last step, it comes first,
+ * then a body: if they leave the same, what follows either is like what follows the other; else
+ * each pair is looked at. A step that is right behind another is right at the beginning, where
+ * nothing is under way. What is left behind the last of all is done: all have come to it. */
 static enum status walk_all(struct verifier *verifier) {
-    bool leaves = false, others = false;
-    TRY(walk_step(verifier, LIST_BODY));
-    for (int w = 0; w < verifier->walk_count; w++)
-        leaves |= (verifier->walks[w].left = verify_left(&verifier->walks[w])) != 0;
-    if (leaves) TRY(walk_step(verifier, LIST_BODY));
-    if (!verifier->samples) return STATUS_OK;
-    TRY(walk_step(verifier, LIST_LAST));
-    for (int w = 0; w < verifier->walk_count; w++)
-        others |= verifier->walks[w].left != verify_left(&verifier->walks[w]);
-    if (others) TRY(walk_step(verifier, LIST_LAST));
-    return others ? walk_step(verifier, LIST_BODY) : STATUS_OK;
+    bool last = verifier->samples, leaves, others;
+    enum list_name first = last ? LIST_LAST : LIST_BODY;
+    TRY(walk_next(verifier, first, &leaves));
+    if (!last && !leaves) return STATUS_OK;
+    TRY(walk_next(verifier, LIST_BODY, &others));
+    if (!last || (!leaves && !others)) return STATUS_OK;
+    if (others) TRY(walk_next(verifier, LIST_BODY, &others));
+    TRY(walk_next(verifier, LIST_LAST, &others));
+    return others ? walk_next(verifier, LIST_LAST, &others) : STATUS_OK;
 }
 
 /* --- who is walked --- */

@@ -435,7 +435,7 @@ static enum status keep_shared(struct walk *walk) {
 enum status verify_gradient(struct walk *walk) {
     const struct instr *instr = walk->instr;
     const struct instr_row *row = instr_row(instr);
-    if (!strchr(row->operands, 'g')) return STATUS_OK;
+    if (!(walk->verifier->rows[instr->op].operands >> OPERAND_grad & 1)) return STATUS_OK;
     if (instr->grad == INSTR_ALL) return norm(walk);
     struct touched touched = resource_touched(&walk->map, instr, 'g');
     if (instr->op == INSTR_SUM && instr->grad == instr->other)

@@ -11,7 +11,9 @@ void verify_know_rows(struct known_row rows[INSTR_COUNT_]) {
     for (int op = 0; op < INSTR_COUNT_; op++) {
         const struct instr_row *row = &instr_rows[op];
         rows[op] = (struct known_row){.needs = row->needs ? facts_named(row->needs) : 0,
-                                      .gives = row->gives ? facts_named(row->gives) : 0};
+                                      .gives = row->gives ? facts_named(row->gives) : 0,
+                                      .reads_seeds = strchr(row->reads, 'k'),
+                                      .writes_losses = strchr(row->writes, 'l')};
         for (int i = 0; i < OPERAND_COUNT; i++) {
             const char *at = strchr(row->operands, operand_rows[i].letter);
             if (at) rows[op].operands |= 1u << i;

@@ -124,7 +124,7 @@ struct walk {
     struct under_way *under_way; /* in any order */
     int under_way_count;
     size_t under_way_capacity;
-    uint64_t left;                  /* what the body left under way */
+    uint64_t left;                  /* what the step before left under way */
     int posted[PROGRAM_MAX_GROUPS]; /* operations of each group so far */
     bool arrived;                   /* where statistics are shared, but not past it */
     int together, together_what;    /* several replicas on a rank: how many have come, to what */
@@ -148,9 +148,10 @@ struct walk {
 };
 
 /* What is looked up for every instruction: which operands its row has and may leave out, as bits in
- * the order of operand.def, and its facts. */
+ * the order of operand.def, its facts, and whether it has to do with the loss. */
 struct known_row {
     unsigned operands, optional, needs, gives;
+    bool reads_seeds, writes_losses;
 };
 
 /* Ranks that are walked: of pipelines that do the same the first one, and all ranks without a

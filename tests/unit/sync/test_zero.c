@@ -165,9 +165,9 @@ Test(sync_zero, weight_gradients_need_no_parameters) {
                                .buckets = 1,
                                .sliced = SLICED_STATE | SLICED_GRADIENTS | SLICED_PARAMS},
                 0,
-                "COUNT q1; LOAD s0 m0 a0; GATHER s0 b0 q0; F s0 e0 m0 a0; FREE s0 b0; "
+                "COUNT q0; LOAD s0 m0 a0; GATHER s0 b0 q0; F s0 e0 m0 a0; FREE s0 b0; "
                 "GATHER s0 b0 q0; I s0 e0 m0 a0; FREE s0 b0; W s0 e0 m0 a0 g1 new; TIE s0 b0 g1; "
-                "SCATTER s0 b0 g1 h0 q0 new; REPORT q0; NORM g0 q3; STEP g0");
+                "SCATTER s0 b0 g1 h0 q0 new; REPORT q0; NORM g0 q1; STEP g0");
 }
 
 /* A replica that lacks a micro-batch comes to its gathers and scatters, with nothing. */
