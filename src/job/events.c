@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "exec/exec.h"
+#include "exec/engine.h"
 
 static const struct trace_track tracks[TRACK_COUNT] = {
     [TRACK_COMPUTE] = {"compute", false}, [TRACK_COMM] = {"communication", true}};
@@ -123,7 +123,7 @@ static size_t list_events(const struct plan *plan, const struct program *program
                           enum list_name name) {
     if (!program) return 0;
     const struct instr_list *list = program_list(program, plan->config.rank, name);
-    int64_t count = list->count + exec_most_waits(plan, list);
+    int64_t count = list->count + engine_most_waits(plan, list);
     for (int i = 0; i < list->count; i++) count += instr_row(&list->items[i])->queue == QUEUE_COMM;
     return (size_t)count;
 }
