@@ -1,4 +1,4 @@
-/* exec: what the executor itself costs.
+/* engine: what the executor itself costs.
  *
  * A step of empty instructions (FREE, whose handler does nothing) on one rank, through the same
  * path as `stretto train`: watched, traced, and with its row of the status table. What a step takes
@@ -28,11 +28,11 @@ static struct program *empty_program(const struct plan *plan, int instructions) 
     return program;
 }
 
-static enum status time_steps(struct exec *exec, const struct train_observer *observer, int steps,
-                              double *us) {
+static enum status time_steps(struct engine *engine, const struct train_observer *observer,
+                              int steps, double *us) {
     struct step_result result;
     for (int i = 0; i < steps; i++) {
-        TRY(exec_step(exec, &result));
+        TRY(engine_step(engine, &result));
         us[i] = (double)result.times.total_ns * 1e-3;
         observer->step(observer->context, &result);
     }
@@ -44,19 +44,19 @@ static enum status run(struct job *job, int instructions, int steps, double *us)
     struct control_row row = {0};
     struct watch watch = {.row = &row};
     struct program *real = job->plan->program, *empty = empty_program(job->plan, instructions);
-    struct exec *exec = NULL;
+    struct engine *engine = NULL;
     struct train_state state = train_fresh();
-    state.observer = watch_exec_observer(&watch);
+    state.observer = watch_engine_observer(&watch);
     enum status status =
-        exec_open(&(struct exec_config){.plan = job->plan, .state = &state}, &exec);
+        engine_open(&(struct engine_config){.plan = job->plan, .state = &state}, &engine);
     job->plan->program = empty;
-    watch.exec = &exec;
+    watch.engine = &engine;
     if (status == STATUS_OK) status = watch_open(job, NULL, 0, &watch);
     struct train_observer train = watch_train_observer(&watch);
-    if (status == STATUS_OK) status = time_steps(exec, &train, steps, us);
+    if (status == STATUS_OK) status = time_steps(engine, &train, steps, us);
     watch_free(&watch);
     job->plan->program = real;
-    exec_close(&exec);
+    engine_close(&engine);
     program_free(&empty);
     return status;
 }

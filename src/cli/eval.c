@@ -43,7 +43,7 @@ static const char *split_of(const struct evaluation *of) {
 }
 
 /* Labels that are ignored count nowhere. */
-static enum status count(void *context, const struct exec_output *output) {
+static enum status count(void *context, const struct engine_output *output) {
     struct evaluation *of = context;
     for (int64_t i = 0; has_classes(of) && i < output->samples; i++) {
         int64_t taken = forward_class(output->scores + i * output->classes, output->classes);
@@ -55,7 +55,7 @@ static enum status count(void *context, const struct exec_output *output) {
 /* Whole numbers, added in any order. */
 static enum status add_ranks(struct evaluation *of) {
     enum { PIECE = COMM_EXCHANGE_BYTES / sizeof(int64_t) };
-    struct comm *comm = exec_comm(of->session->exec);
+    struct comm *comm = engine_comm(of->session->engine);
     int64_t *own = confusion_numbers(&of->confusion), left = confusion_count(of->confusion.classes),
             *all = MEM_ARRAY(int64_t, PIECE * comm_size(comm));
     enum status status = STATUS_OK;
@@ -212,18 +212,18 @@ static enum status evaluate(struct session *session) {
     struct evaluation of = {.session = session};
     struct forward forward = {.context = &of};
     int64_t rows, classes;
-    exec_output_shape(plan, &rows, &classes);
-    if (rows == 1 && exec_output_has_classes(plan)) {
+    engine_output_shape(plan, &rows, &classes);
+    if (rows == 1 && engine_output_has_classes(plan)) {
         forward.output = count;
         confusion_new(classes, plan->config.dataset->names, plan->config.dataset->classes,
                       &of.confusion);
     }
-    enum status status = comm_agree(comm_world(exec_comm(session->exec)), forecast(&of));
+    enum status status = comm_agree(comm_world(engine_comm(session->engine)), forecast(&of));
     if (status == STATUS_OK) status = forward_run(session, &forward, &of.result);
     if (status == STATUS_OK && has_classes(&of)) status = add_ranks(&of);
     of.peak_bytes = result_peak_bytes(session);
     if (status == STATUS_OK)
-        status = comm_agree(comm_world(exec_comm(session->exec)),
+        status = comm_agree(comm_world(engine_comm(session->engine)),
                             forward_is_first(session) ? show(&of) : STATUS_OK);
     confusion_free(&of.confusion);
     return status;

@@ -33,9 +33,9 @@ struct side {
     struct bytes agreed; /* of auto: rank 0's program */
     struct rank_fault {
         struct fault fault; /* for tests */
-        struct exec *exec;
-    } * fault;                       /* per rank; NULL: none */
-    struct exec_observer *observers; /* likewise */
+        struct engine *engine;
+    } * fault;                         /* per rank; NULL: none */
+    struct engine_observer *observers; /* likewise */
     struct answer answer;
 };
 
@@ -53,29 +53,29 @@ static enum status plan_rank(void *context, int rank, const struct plan **out) {
 }
 
 /* The ranks of replica 0 read files; the start list brings everything to the others. */
-static enum status ready(void *context, int rank, struct exec *exec) {
+static enum status ready(void *context, int rank, struct engine *engine) {
     struct side *side = context;
-    const struct grid_cell *cell = &exec_plan(exec)->config.cell;
-    if (side->fault) side->fault[rank].exec = exec;
+    const struct grid_cell *cell = &engine_plan(engine)->config.cell;
+    if (side->fault) side->fault[rank].engine = engine;
     if (cell->role != GRID_STAGE || cell->first_replica > 0) return STATUS_OK;
     if (!option_is_set(side->options, OPTION_weights)) return STATUS_OK;
-    return checkpoint_load_weights(exec, side->options->weights);
+    return checkpoint_load_weights(engine, side->options->weights);
 }
 
 static void on_starting(void *context, const struct instr *instr, int64_t step, int64_t now_ns) {
     struct rank_fault *rank = context;
     (void)now_ns;
-    fault_corrupt(exec_store(rank->exec),
+    fault_corrupt(engine_store(rank->engine),
                   fault_trigger(&rank->fault, instr_row(instr)->name, step + 1));
 }
 
 static enum status read_faults(struct side *side) {
     side->fault = MEM_ARRAY(struct rank_fault, side->ranks);
-    side->observers = MEM_ARRAY(struct exec_observer, side->ranks);
+    side->observers = MEM_ARRAY(struct engine_observer, side->ranks);
     for (int r = 0; r < side->ranks; r++) {
         TRY(fault_read(r, &side->fault[r].fault));
         side->observers[r] =
-            (struct exec_observer){.context = &side->fault[r], .starting = on_starting};
+            (struct engine_observer){.context = &side->fault[r], .starting = on_starting};
     }
     return STATUS_OK;
 }

@@ -1,8 +1,8 @@
-/* Advancing through a list of instructions: see exec_advance in state.h.
+/* Advancing through a list of instructions: see engine_advance in state.h.
  *
  * Before an instruction touches a buffer, what was posted on that buffer must be done: which
  * buffers those are is said by program/resource.h. All waiting for other
- * ranks happens in exec_wait, so one process can drive many ranks, and a wait that lasts is
+ * ranks happens in engine_wait, so one process can drive many ranks, and a wait that lasts is
  * explained from one place. */
 #include <stdlib.h>
 #include <string.h>
@@ -14,61 +14,62 @@
 
 /* Whoever watches is told of training; evaluating and saving are each one thing to it, which
  * train.h tells. */
-static const struct exec_observer *observer_of(const struct exec *exec) {
-    static const struct exec_observer nobody = {0};
-    bool trains = exec->list_name == LIST_START || list_is_step(exec->list_name) ||
-                  exec->list_name == LIST_DRAIN;
-    return trains ? &exec->state->observer : &nobody;
+static const struct engine_observer *observer_of(const struct engine *engine) {
+    static const struct engine_observer nobody = {0};
+    bool trains = engine->list_name == LIST_START || list_is_step(engine->list_name) ||
+                  engine->list_name == LIST_DRAIN;
+    return trains ? &engine->state->observer : &nobody;
 }
 
 /* --- what is under way --- */
 
 /* Kept at the first of the buffers that it is under way on; a second one points there. */
-static struct posted *posted_at(struct exec *exec, int buffer) {
-    struct posted *place = &exec->posted[buffer];
+static struct posted *posted_at(struct engine *engine, int buffer) {
+    struct posted *place = &engine->posted[buffer];
     return place->instr ? place : place->by;
 }
 
-struct posted *exec_posted(struct exec *exec, const struct instr *instr) {
-    return &exec->posted[resource_posted(&exec->map, instr).buffer[0]];
+struct posted *engine_posted(struct engine *engine, const struct instr *instr) {
+    return &engine->posted[resource_posted(&engine->map, instr).buffer[0]];
 }
 
-bool exec_is_under_way(const struct exec *exec, enum resource kind) {
-    return exec->posted[exec->map.first[kind]].instr;
+bool engine_is_under_way(const struct engine *engine, enum resource kind) {
+    return engine->posted[engine->map.first[kind]].instr;
 }
 
-static struct posted *posted_on(struct exec *exec, const struct instr *instr, char letter) {
-    struct touched touched = resource_touched(&exec->map, instr, letter);
+static struct posted *posted_on(struct engine *engine, const struct instr *instr, char letter) {
+    struct touched touched = resource_touched(&engine->map, instr, letter);
     struct posted *found = NULL;
-    for (int i = 0; i < touched.count && !found; i++) found = posted_at(exec, touched.first + i);
-    for (int i = 0; i < touched.also_count && !found; i++) found = posted_at(exec, touched.also[i]);
+    for (int i = 0; i < touched.count && !found; i++) found = posted_at(engine, touched.first + i);
+    for (int i = 0; i < touched.also_count && !found; i++)
+        found = posted_at(engine, touched.also[i]);
     return found;
 }
 
-static struct posted *first_posted(struct exec *exec, const struct instr *instr) {
+static struct posted *first_posted(struct engine *engine, const struct instr *instr) {
     const struct instr_row *row = instr_row(instr);
     struct posted *found = NULL;
-    if (exec->under_way == 0) return NULL;
+    if (engine->under_way == 0) return NULL;
     for (const char *letter = row->reads; *letter && !found; letter++)
-        found = posted_on(exec, instr, *letter);
+        found = posted_on(engine, instr, *letter);
     for (const char *letter = row->writes; *letter && !found; letter++)
-        found = posted_on(exec, instr, *letter);
+        found = posted_on(engine, instr, *letter);
     return found;
 }
 
 /* It is found at its second buffer, too, while it is under way. */
-static void note_second(struct exec *exec, const struct instr *instr, struct posted *posted) {
-    struct posted_on on = resource_posted(&exec->map, instr);
-    if (on.count > 1) exec->posted[on.buffer[1]].by = posted;
+static void note_second(struct engine *engine, const struct instr *instr, struct posted *posted) {
+    struct posted_on on = resource_posted(&engine->map, instr);
+    if (on.count > 1) engine->posted[on.buffer[1]].by = posted;
 }
 
-static int buffer_count(const struct exec *exec) {
-    return exec->map.first[RESOURCE_COUNT];
+static int buffer_count(const struct engine *engine) {
+    return engine->map.first[RESOURCE_COUNT];
 }
 
 /* The hooks of the communicator, which holds its lock. */
 static enum status on_post(void *context, const struct comm_event *event) {
-    struct posted *posting = ((struct exec *)context)->posting;
+    struct posted *posting = ((struct engine *)context)->posting;
     if (!posting) return STATUS_OK;
     posting->group = event->group;
     posting->sequence = event->sequence;
@@ -78,194 +79,196 @@ static enum status on_post(void *context, const struct comm_event *event) {
 }
 
 static void on_done(void *context, const struct comm_event *event) {
-    struct exec *exec = context;
-    for (int i = 0; i < buffer_count(exec); i++) {
-        struct posted *posted = &exec->posted[i];
+    struct engine *engine = context;
+    for (int i = 0; i < buffer_count(engine); i++) {
+        struct posted *posted = &engine->posted[i];
         if (posted->group != event->group || posted->sequence != event->sequence) continue;
         posted->end_ns = event->end_ns;
         posted->start_ns = event->start_ns;
     }
 }
 
-void exec_listen(struct exec *exec, bool on) {
-    struct comm_hooks hooks = {exec, on_post, on_done};
-    if (exec->comm) comm_set_hooks(exec->comm, on ? &hooks : NULL);
+void engine_listen(struct engine *engine, bool on) {
+    struct comm_hooks hooks = {engine, on_post, on_done};
+    if (engine->comm) comm_set_hooks(engine->comm, on ? &hooks : NULL);
 }
 
-static enum status finish(struct exec *exec, struct posted *posted) {
+static enum status finish(struct engine *engine, struct posted *posted) {
     const struct instr *instr = posted->instr;
-    const struct exec_observer *observer = observer_of(exec);
+    const struct engine_observer *observer = observer_of(engine);
     posted->instr = NULL;
-    exec->under_way--;
-    note_second(exec, instr, NULL);
+    engine->under_way--;
+    note_second(engine, instr, NULL);
     if (observer->posted)
         observer->posted(observer->context, instr, posted->step->number, posted->begin_ns,
                          posted->end_ns);
-    enum status status = handlers[instr->op].finish(exec, instr);
-    exec->now_ns = clock_ns();
+    enum status status = handlers[instr->op].finish(engine, instr);
+    engine->now_ns = clock_ns();
     return status;
 }
 
-static void await(struct exec *exec, struct posted *posted) {
-    exec->awaiting = &posted->request;
-    exec->awaited = posted->instr;
-    exec->awaited_at = posted;
+static void await(struct engine *engine, struct posted *posted) {
+    engine->awaiting = &posted->request;
+    engine->awaited = posted->instr;
+    engine->awaited_at = posted;
 }
 
-/* Finishes what is done of all that the instruction must await; exec->awaiting is the first that is
- * not. */
-static enum status settle(struct exec *exec, const struct instr *instr) {
-    for (struct posted *posted; (posted = first_posted(exec, instr));) {
+/* Finishes what is done of all that the instruction must await; engine->awaiting is the first that
+ * is not. */
+static enum status settle(struct engine *engine, const struct instr *instr) {
+    for (struct posted *posted; (posted = first_posted(engine, instr));) {
         bool done;
-        TRY(exec->comm_status);
+        TRY(engine->comm_status);
         TRY(comm_test(&posted->request, &done));
         if (!done) {
-            await(exec, posted);
+            await(engine, posted);
             return STATUS_OK;
         }
-        TRY(finish(exec, posted));
+        TRY(finish(engine, posted));
     }
     return STATUS_OK;
 }
 
 /* --- one instruction --- */
 
-static enum status run_or_post(struct exec *exec, const struct instr *instr) {
+static enum status run_or_post(struct engine *engine, const struct instr *instr) {
     const struct handler *handler = &handlers[instr->op];
-    if (instr_row(instr)->queue == QUEUE_COMPUTE) return handler->run(exec, instr);
-    struct posted *posted = exec->posting = exec_posted(exec, instr);
-    posted->step = exec->step;
-    enum status status = handler->post(exec, instr, &posted->request);
-    exec->posting = NULL;
+    if (instr_row(instr)->queue == QUEUE_COMPUTE) return handler->run(engine, instr);
+    struct posted *posted = engine->posting = engine_posted(engine, instr);
+    posted->step = engine->step;
+    enum status status = handler->post(engine, instr, &posted->request);
+    engine->posting = NULL;
     TRY(status);
-    if (!posted->request) return handler->finish(exec, instr); /* it needed nobody */
+    if (!posted->request) return handler->finish(engine, instr); /* it needed nobody */
     posted->instr = instr;
-    exec->under_way++;
-    note_second(exec, instr, posted);
-    return comm_progress(exec->comm);
+    engine->under_way++;
+    note_second(engine, instr, posted);
+    return comm_progress(engine->comm);
 }
 
 /* Instructions are timed by their category, less what they spent on communication. One that goes on
  * after an exchange is run several times. The clock is read once: where nothing was awaited, an
  * instruction begins as the one before it ended. Who times nodes wants to know the gap, too. */
-static enum status run_timed(struct exec *exec, const struct instr *instr) {
-    if (exec->state->observer.node) exec->now_ns = clock_ns();
-    int64_t begin = exec->now_ns, comm_before = exec->step->times.of[TIME_COMM];
-    if (exec->begin_ns == 0) exec->begin_ns = begin;
-    enum status status = run_or_post(exec, instr);
-    exec->now_ns = clock_ns();
-    int64_t spent = exec->now_ns - begin, comm = exec->step->times.of[TIME_COMM] - comm_before;
-    exec->step->times.of[instr_row(instr)->time] += spent - comm;
+static enum status run_timed(struct engine *engine, const struct instr *instr) {
+    if (engine->state->observer.node) engine->now_ns = clock_ns();
+    int64_t begin = engine->now_ns, comm_before = engine->step->times.of[TIME_COMM];
+    if (engine->begin_ns == 0) engine->begin_ns = begin;
+    enum status status = run_or_post(engine, instr);
+    engine->now_ns = clock_ns();
+    int64_t spent = engine->now_ns - begin, comm = engine->step->times.of[TIME_COMM] - comm_before;
+    engine->step->times.of[instr_row(instr)->time] += spent - comm;
     return status;
 }
 
-static void begin_next(struct exec *exec) {
-    exec->begun = false;
-    exec->begin_ns = 0;
-    exec->awaiting = NULL;
+static void begin_next(struct engine *engine) {
+    engine->begun = false;
+    engine->begin_ns = 0;
+    engine->awaiting = NULL;
 }
 
-void exec_begin_list(struct exec *exec, enum list_name name) {
-    exec->list = program_list(exec->plan->program, exec->plan->config.rank, name);
-    exec->list_name = name;
-    exec->list_step = exec->step->number;
-    exec->at = 0;
-    exec->pass.instr = NULL; /* of a list that failed */
-    free(exec->broadcast.first_steps);
-    exec->broadcast = (struct broadcast_run){0};
-    exec->now_ns = clock_ns();
-    begin_next(exec);
+void engine_begin_list(struct engine *engine, enum list_name name) {
+    engine->list = program_list(engine->plan->program, engine->plan->config.rank, name);
+    engine->list_name = name;
+    engine->list_step = engine->step->number;
+    engine->at = 0;
+    engine->pass.instr = NULL; /* of a list that failed */
+    free(engine->broadcast.first_steps);
+    engine->broadcast = (struct broadcast_run){0};
+    engine->now_ns = clock_ns();
+    begin_next(engine);
 }
 
-enum status exec_advance(struct exec *exec, bool *ended) {
-    const struct exec_observer *observer = observer_of(exec);
-    *ended = exec->at == exec->list->count;
+enum status engine_advance(struct engine *engine, bool *ended) {
+    const struct engine_observer *observer = observer_of(engine);
+    *ended = engine->at == engine->list->count;
     if (*ended) return STATUS_OK;
-    const struct instr *instr = &exec->list->items[exec->at];
-    if (!exec->begun && observer->starting)
-        observer->starting(observer->context, instr, exec->step->number, exec->now_ns);
-    exec->begun = true;
-    exec->awaiting = NULL;
-    exec->awaited = instr;
-    exec->awaited_at = NULL;
-    TRY(settle(exec, instr));
-    if (!exec->awaiting) TRY(run_timed(exec, instr));
-    if (exec->awaiting) return STATUS_OK;
+    const struct instr *instr = &engine->list->items[engine->at];
+    if (!engine->begun && observer->starting)
+        observer->starting(observer->context, instr, engine->step->number, engine->now_ns);
+    engine->begun = true;
+    engine->awaiting = NULL;
+    engine->awaited = instr;
+    engine->awaited_at = NULL;
+    TRY(settle(engine, instr));
+    if (!engine->awaiting) TRY(run_timed(engine, instr));
+    if (engine->awaiting) return STATUS_OK;
     if (observer->instr)
-        observer->instr(observer->context, instr, exec->step->number, exec->begin_ns, exec->now_ns);
-    exec->at++;
-    begin_next(exec);
+        observer->instr(observer->context, instr, engine->step->number, engine->begin_ns,
+                        engine->now_ns);
+    engine->at++;
+    begin_next(engine);
     return STATUS_OK;
 }
 
 /* Of a message: the wait before it began to move is for its sender, or for a credit. */
-static void note_wait(struct exec *exec, int64_t begin, int64_t end) {
-    const struct posted *at = exec->awaited_at;
-    exec->step->times.of[TIME_COMM] += end - begin;
+static void note_wait(struct engine *engine, int64_t begin, int64_t end) {
+    const struct posted *at = engine->awaited_at;
+    engine->step->times.of[TIME_COMM] += end - begin;
     if (!at || instr_row(at->instr)->meets != MEETS_PEER) return;
     int64_t moving = at->start_ns < end ? at->start_ns : end;
-    exec->step->times.message_ns += end - begin;
-    if (moving > begin) exec->step->times.unsent_ns += moving - begin;
+    engine->step->times.message_ns += end - begin;
+    if (moving > begin) engine->step->times.unsent_ns += moving - begin;
 }
 
-enum status exec_wait(struct exec *exec) {
-    const struct exec_observer *observer = observer_of(exec);
-    const struct instr *waiter = exec->at < exec->list->count ? &exec->list->items[exec->at] : NULL;
+enum status engine_wait(struct engine *engine) {
+    const struct engine_observer *observer = observer_of(engine);
+    const struct instr *waiter =
+        engine->at < engine->list->count ? &engine->list->items[engine->at] : NULL;
     int64_t begin = clock_ns();
-    enum status status = comm_wait(exec->awaiting);
-    int64_t end = exec->now_ns = clock_ns();
-    if (status == STATUS_OK) note_wait(exec, begin, end);
-    exec->awaiting = NULL;
+    enum status status = comm_wait(engine->awaiting);
+    int64_t end = engine->now_ns = clock_ns();
+    if (status == STATUS_OK) note_wait(engine, begin, end);
+    engine->awaiting = NULL;
     if (observer->waited)
-        observer->waited(observer->context, waiter, exec->awaited, exec->list_step, begin, end);
+        observer->waited(observer->context, waiter, engine->awaited, engine->list_step, begin, end);
     return status;
 }
 
-static enum status await_posted(struct exec *exec, struct posted *posted) {
-    await(exec, posted);
-    TRY(exec_wait(exec));
-    return finish(exec, posted);
+static enum status await_posted(struct engine *engine, struct posted *posted) {
+    await(engine, posted);
+    TRY(engine_wait(engine));
+    return finish(engine, posted);
 }
 
-enum status exec_await_losses(struct exec *exec) {
-    struct posted *losses = &exec->posted[exec->map.first[RESOURCE_LOSSES]];
-    return losses->instr ? await_posted(exec, losses) : STATUS_OK;
+enum status engine_await_losses(struct engine *engine) {
+    struct posted *losses = &engine->posted[engine->map.first[RESOURCE_LOSSES]];
+    return losses->instr ? await_posted(engine, losses) : STATUS_OK;
 }
 
 /* All that is under way, or (leave) all but that on what lasts. */
-static enum status settle_rest(struct exec *exec, bool leave) {
-    for (int i = 0; exec->under_way > 0 && i < buffer_count(exec); i++)
-        if (exec->posted[i].instr && !(leave && resource_lasts(&exec->map, i)))
-            TRY(await_posted(exec, &exec->posted[i]));
+static enum status settle_rest(struct engine *engine, bool leave) {
+    for (int i = 0; engine->under_way > 0 && i < buffer_count(engine); i++)
+        if (engine->posted[i].instr && !(leave && resource_lasts(&engine->map, i)))
+            TRY(await_posted(engine, &engine->posted[i]));
     return STATUS_OK;
 }
 
 /* What a list left under way when it failed is nobody's any more. */
-static enum status failed(struct exec *exec, enum status status) {
-    for (int i = 0; i < buffer_count(exec); i++)
-        exec->posted[i].instr = NULL, exec->posted[i].by = NULL;
-    exec->under_way = 0;
+static enum status failed(struct engine *engine, enum status status) {
+    for (int i = 0; i < buffer_count(engine); i++)
+        engine->posted[i].instr = NULL, engine->posted[i].by = NULL;
+    engine->under_way = 0;
     return status;
 }
 
-enum status exec_settle(struct exec *exec) {
-    enum status status = settle_rest(exec, false);
-    return status == STATUS_OK ? status : failed(exec, status);
+enum status engine_settle(struct engine *engine) {
+    enum status status = settle_rest(engine, false);
+    return status == STATUS_OK ? status : failed(engine, status);
 }
 
-static enum status run_list(struct exec *exec, bool step) {
+static enum status run_list(struct engine *engine, bool step) {
     for (bool ended = false; !ended;) {
-        TRY(exec_advance(exec, &ended));
-        if (exec->awaiting) TRY(exec_wait(exec));
+        TRY(engine_advance(engine, &ended));
+        if (engine->awaiting) TRY(engine_wait(engine));
     }
-    return settle_rest(exec, step);
+    return settle_rest(engine, step);
 }
 
 /* The verifier has looked at each step that can follow another. */
-enum status exec_run_list(struct exec *exec, enum list_name name) {
+enum status engine_run_list(struct engine *engine, enum list_name name) {
     bool step = list_is_step(name);
-    if (!step || !list_is_step(exec->list_name)) TRY(exec_settle(exec));
-    exec_begin_list(exec, name);
-    enum status status = run_list(exec, step);
-    return status == STATUS_OK ? status : failed(exec, status);
+    if (!step || !list_is_step(engine->list_name)) TRY(engine_settle(engine));
+    engine_begin_list(engine, name);
+    enum status status = run_list(engine, step);
+    return status == STATUS_OK ? status : failed(engine, status);
 }

@@ -14,7 +14,7 @@ struct member {
     int rank;
     const struct plan *plan;
     struct train_state state;
-    struct exec *exec;
+    struct engine *engine;
     struct answer answer; /* its part of it; kept parameters are those it answers for */
 };
 
@@ -28,13 +28,13 @@ static enum status keep_param(void *context, int param, const void *plain) {
 
 static enum status fill_answer(struct member *member) {
     struct answer *out = &member->answer;
-    TRY(exec_compare_copies(member->exec));
-    TRY(exec_param_hash(member->exec, &out->params));
-    TRY(store_buffer_hash(exec_store(member->exec), &out->buffers));
+    TRY(engine_compare_copies(member->engine));
+    TRY(engine_param_hash(member->engine, &out->params));
+    TRY(store_buffer_hash(engine_store(member->engine), &out->buffers));
     if (!member->config->keep_params) return STATUS_OK;
     out->param_count = member->plan->store->param_count;
     out->param = MEM_ARRAY(float *, out->param_count);
-    return exec_each_param(member->exec, keep_param, member);
+    return engine_each_param(member->engine, keep_param, member);
 }
 
 static enum status open_comm(void *context, const struct plan *plan, struct comm **out) {
@@ -47,23 +47,23 @@ static enum status train_task(void *context, int rank) {
     const struct answer_config *config = member->config;
     struct step_result result = {0};
     if (rank > 0) TRY(config->plan(config->context, rank, &member->plan));
-    struct exec_config engine = {.plan = member->plan,
-                                 .state = &member->state,
-                                 .meeting = {member, config->ranks > 1 ? open_comm : NULL}};
-    TRY(exec_open(&engine, &member->exec));
-    if (config->ready) TRY(config->ready(config->context, rank, member->exec));
-    TRY(exec_start(member->exec));
-    while (exec_next_step(member->exec) < member->plan->config.steps)
-        TRY(exec_step(member->exec, &result));
-    TRY(exec_drain(member->exec));
+    struct engine_config engine = {.plan = member->plan,
+                                   .state = &member->state,
+                                   .meeting = {member, config->ranks > 1 ? open_comm : NULL}};
+    TRY(engine_open(&engine, &member->engine));
+    if (config->ready) TRY(config->ready(config->context, rank, member->engine));
+    TRY(engine_start(member->engine));
+    while (engine_next_step(member->engine) < member->plan->config.steps)
+        TRY(engine_step(member->engine, &result));
+    TRY(engine_drain(member->engine));
     member->answer = (struct answer){.loss = result.loss};
-    exec_norm(member->exec, result.step, &member->answer.norm);
+    engine_norm(member->engine, result.step, &member->answer.norm);
     return fill_answer(member);
 }
 
 static enum status close_task(void *context, int rank) {
     struct member *member = (struct member *)context + rank;
-    exec_close(&member->exec);
+    engine_close(&member->engine);
     return STATUS_OK;
 }
 

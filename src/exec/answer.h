@@ -3,7 +3,7 @@
 #ifndef EXEC_ANSWER_H
 #define EXEC_ANSWER_H
 
-#include "exec/exec.h"
+#include "exec/engine.h"
 
 /* Equal trainings have equal answers. */
 struct answer {
@@ -19,8 +19,8 @@ struct answer_config {
     /* The plan of a rank, on its thread, of rank 0 first; it outlives the call. */
     enum status (*plan)(void *context, int rank, const struct plan **out);
     /* The rank is about to begin; NULL: nothing is to be done. */
-    enum status (*ready)(void *context, int rank, struct exec *exec);
-    const struct exec_observer *observers; /* [ranks]; NULL: nobody watches */
+    enum status (*ready)(void *context, int rank, struct engine *engine);
+    const struct engine_observer *observers; /* [ranks]; NULL: nobody watches */
     bool keep_params;
 };
 

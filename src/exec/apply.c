@@ -6,30 +6,31 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "exec/exec.h"
+#include "exec/engine.h"
 #include "exec/state.h"
 #include "exec/tally.h"
 
-int64_t exec_apply_samples(const struct exec *exec, int64_t samples) {
-    int64_t small = exec->plan->config.forward_batch, large = exec->plan->eval_batch;
-    if (small > large) small = large, large = exec->plan->config.forward_batch;
+int64_t engine_apply_samples(const struct engine *engine, int64_t samples) {
+    int64_t small = engine->plan->config.forward_batch, large = engine->plan->eval_batch;
+    if (small > large) small = large, large = engine->plan->config.forward_batch;
     return small > 0 && samples <= small ? small : large;
 }
 
-static struct step_batch *batch_of(const struct exec *exec, int64_t samples, void *const *field) {
-    const struct grid_cell *cell = &exec->plan->config.cell;
+static struct step_batch *batch_of(const struct engine *engine, int64_t samples,
+                                   void *const *field) {
+    const struct grid_cell *cell = &engine->plan->config.cell;
     bool first = cell->role == GRID_STAGE && cell->first_replica == 0;
     struct step_batch *batch = mem_new(sizeof *batch + sizeof batch->micro[0]);
     batch->micro_count = 1;
     batch->micro[0].samples = first ? samples : 0;
-    for (int f = 0; f < exec->plan->config.dataset->field_count; f++)
+    for (int f = 0; f < engine->plan->config.dataset->field_count; f++)
         batch->micro[0].field[f] = field[f];
     return batch;
 }
 
 /* The output, out of the slot that evaluation runs in, where this rank has its stage. */
-static enum status take_output(struct exec *exec, int64_t samples, void *output, bool *here) {
-    const struct plan *plan = exec->plan;
+static enum status take_output(struct engine *engine, int64_t samples, void *output, bool *here) {
+    const struct plan *plan = engine->plan;
     const struct micro_plan *micro = plan_micro(plan, samples, false);
     const struct grid_cell *cell = &plan->config.cell;
     int value = micro->graph->output, stage = ranges_output_stage(&micro->ranges);
@@ -37,28 +38,28 @@ static enum status take_output(struct exec *exec, int64_t samples, void *output,
             grid_position(&plan->program->grid, stage) == cell->position;
     if (!*here) return STATUS_OK;
     int slot = sizes_slot(plan->sizes, grid_chunk(&plan->program->grid, stage), 0);
-    const struct runnable *runnable = &exec->runnable[micro - plan->micro];
+    const struct runnable *runnable = &engine->runnable[micro - plan->micro];
     return layout_to_plain(plan->device, micro->graph->values[value].layout,
                            runnable->slot[slot].address[value], output);
 }
 
-static enum status run_round(struct exec *exec, int64_t samples, void *output, bool *here) {
-    TRY(exec_run_list(exec, LIST_EVAL_START));
-    TRY(exec_run_list(exec, LIST_EVAL));
-    TRY(take_output(exec, samples, output, here));
-    return exec_run_list(exec, LIST_EVAL_END);
+static enum status run_round(struct engine *engine, int64_t samples, void *output, bool *here) {
+    TRY(engine_run_list(engine, LIST_EVAL_START));
+    TRY(engine_run_list(engine, LIST_EVAL));
+    TRY(take_output(engine, samples, output, here));
+    return engine_run_list(engine, LIST_EVAL_END);
 }
 
-enum status exec_apply(struct exec *exec, int64_t samples, void *const *field, void *output,
-                       bool *here) {
-    CHECK(exec_apply_samples(exec, samples) == samples, "%lld samples", (long long)samples);
-    TRY(exec_settle(exec));
-    struct step_batch *batch = batch_of(exec, samples, field);
-    step_begin(exec->step);
-    exec->step->batch = batch;
-    enum status status = run_round(exec, samples, output, here);
-    if (status != STATUS_OK) restore_statistics(exec);
-    exec->step->batch = NULL;
+enum status engine_apply(struct engine *engine, int64_t samples, void *const *field, void *output,
+                         bool *here) {
+    CHECK(engine_apply_samples(engine, samples) == samples, "%lld samples", (long long)samples);
+    TRY(engine_settle(engine));
+    struct step_batch *batch = batch_of(engine, samples, field);
+    step_begin(engine->step);
+    engine->step->batch = batch;
+    enum status status = run_round(engine, samples, output, here);
+    if (status != STATUS_OK) restore_statistics(engine);
+    engine->step->batch = NULL;
     free(batch);
     return status;
 }

@@ -30,12 +30,12 @@ struct resume_report {
 
 struct resumption {
     const struct checkpoint_config *config;
-    struct exec *exec; /* NULL: only look */
+    struct engine *engine; /* NULL: only look */
     struct resume_report report;
 };
 
-static bool is_first(const struct exec *exec) {
-    return comm_rank(exec_comm(exec)) == 0;
+static bool is_first(const struct engine *engine) {
+    return comm_rank(engine_comm(engine)) == 0;
 }
 
 static char *step_folder(const char *folder, int64_t step) {
@@ -229,22 +229,22 @@ enum status checkpoint_commit(const struct saving *saving, const struct manifest
     return status == STATUS_OK ? remove_old(config, state) : status;
 }
 
-enum status checkpoint_save(const struct checkpoint_config *config, struct exec *exec,
+enum status checkpoint_save(const struct checkpoint_config *config, struct engine *engine,
                             const struct checkpoint_state *state, enum status ready) {
     struct saving saving = {
         .config = config,
         .state = state,
         .temporary = mem_format("%s/.step-%08lld.tmp", config->folder, (long long)state->step),
         .own = {.status = (int32_t)ready}};
-    enum status status = exec_save(exec, &saving);
-    if (status != STATUS_OK && is_first(exec)) folder_remove(saving.temporary);
+    enum status status = engine_save(engine, &saving);
+    if (status != STATUS_OK && is_first(engine)) folder_remove(saving.temporary);
     free(saving.temporary);
     return status;
 }
 
-enum status checkpoint_save_model(struct exec *exec, const char *folder) {
+enum status checkpoint_save_model(struct engine *engine, const char *folder) {
     struct saving saving = {.temporary = mem_text(folder)};
-    enum status status = exec_save(exec, &saving);
+    enum status status = engine_save(engine, &saving);
     free(saving.temporary);
     return status;
 }
@@ -263,7 +263,7 @@ static enum status check_file(const char *folder, const char *name,
     return status;
 }
 
-/* Reads manifest and checksums only: nothing of the executor is touched by a damaged checkpoint. */
+/* Reads manifest and checksums only: nothing of the engine is touched by a damaged checkpoint. */
 static enum status check_whole(const char *folder, int64_t step, struct manifest *manifest) {
     char *path = mem_format("%s/manifest.json", folder);
     enum status status = manifest_read(path, manifest);
@@ -289,36 +289,36 @@ static char **part_paths(const char *folder, const struct manifest *manifest, in
     return paths;
 }
 
-/* The whole model is in the files (exec NULL); or loads what this rank holds of it. */
-static enum status each_part(const struct plan *plan, struct exec *exec, const char *folder,
+/* The whole model is in the files (engine NULL); or loads what this rank holds of it. */
+static enum status each_part(const struct plan *plan, struct engine *engine, const char *folder,
                              const struct manifest *manifest) {
     enum status status = STATUS_OK;
     for (int p = 0; p < PART_COUNT && status == STATUS_OK; p++) {
         int count;
         char **paths = part_paths(folder, manifest, p, &count);
         enum tensor_part part = (enum tensor_part)p;
-        status = exec ? tensors_read(exec_store(exec), part, folder, paths, count)
-                      : tensors_check(plan->store, part, folder, paths, count);
+        status = engine ? tensors_read(engine_store(engine), part, folder, paths, count)
+                        : tensors_check(plan->store, part, folder, paths, count);
         for (int i = 0; i < count; i++) free(paths[i]);
         free(paths);
     }
     return status;
 }
 
-static enum status load_files(struct exec *exec, const char *folder,
+static enum status load_files(struct engine *engine, const char *folder,
                               const struct manifest *manifest) {
-    TRY(each_part(NULL, exec, folder, manifest));
-    exec_seek(exec, manifest->state.step);
+    TRY(each_part(NULL, engine, folder, manifest));
+    engine_seek(engine, manifest->state.step);
     return STATUS_OK;
 }
 
 static enum status load_checkpoint(struct resumption *resumption, const char *folder,
                                    const struct manifest *manifest) {
     const struct checkpoint_config *config = resumption->config;
-    struct exec *exec = resumption->exec;
+    struct engine *engine = resumption->engine;
     TRY(manifest_compare(manifest, config->facts, config->fact_count, folder));
-    TRY(each_part(exec ? exec_plan(exec) : config->plan, NULL, folder, manifest));
-    if (exec) TRY(load_files(exec, folder, manifest));
+    TRY(each_part(engine ? engine_plan(engine) : config->plan, NULL, folder, manifest));
+    if (engine) TRY(load_files(engine, folder, manifest));
     resumption->report.state = manifest->state;
     resumption->report.state.saved_step = manifest->state.step;
     return STATUS_OK;
@@ -352,7 +352,7 @@ static enum status find_newest(struct resumption *resumption) {
     struct steps list;
     char count[TEXT_BYTES];
     bool whole = false;
-    if (resumption->exec) /* leftovers of a save that was killed */
+    if (resumption->engine) /* leftovers of a save that was killed */
         TRY(folder_remove_named(folder, is_temporary));
     TRY(list_steps(folder, &list));
     resumption->report.found = list.count > 0;
@@ -379,7 +379,7 @@ static enum status read_own(struct resumption *resumption, int64_t step) {
          *path = mem_format("%s/manifest.json", folder);
     enum status status = manifest_read(path, &manifest);
     if (status == STATUS_OK) {
-        status = load_files(resumption->exec, folder, &manifest);
+        status = load_files(resumption->engine, folder, &manifest);
         manifest_free(&manifest);
     }
     free(path);
@@ -397,7 +397,7 @@ static enum status check_all_read(const struct resumption *resumption,
                                   const struct resume_report *all, int ranks) {
     const struct tensor_share model = {.model = true};
     for (int p = 0; p < PART_COUNT; p++) {
-        uint64_t held = 0, in_all = count_tensors(exec_plan(resumption->exec), p, &model);
+        uint64_t held = 0, in_all = count_tensors(engine_plan(resumption->engine), p, &model);
         for (int r = 0; r < ranks; r++) held += all[r].tensors[p];
         if (held == in_all) continue;
         return fail(STATUS_DATA, "%s/step-%08lld: %s has %llu tensors, the ranks hold %llu",
@@ -409,17 +409,17 @@ static enum status check_all_read(const struct resumption *resumption,
 
 /* The first rank tells what it found; those that must read their own. */
 static enum status resume_together(struct resumption *resumption, struct resume_report *all) {
-    const struct plan *plan = exec_plan(resumption->exec);
-    struct comm *comm = exec_comm(resumption->exec);
+    const struct plan *plan = engine_plan(resumption->engine);
+    struct comm *comm = engine_comm(resumption->engine);
     struct resume_report *own = &resumption->report;
     struct tensor_share share = {.first_replica = plan->config.cell.role == GRID_STAGE &&
                                                   plan->config.cell.first_replica == 0};
     for (int p = 0; p < PART_COUNT; p++) own->tensors[p] = count_tensors(plan, p, &share);
-    enum status status = is_first(resumption->exec) ? find_newest(resumption) : STATUS_OK;
+    enum status status = is_first(resumption->engine) ? find_newest(resumption) : STATUS_OK;
     TRY(comm_agree(comm_world(comm), status));
     TRY(comm_exchange(comm_world(comm), own, sizeof *own, all));
     if (!all[0].found) return STATUS_OK;
-    bool first = is_first(resumption->exec);
+    bool first = is_first(resumption->engine);
     if (first)
         status = check_all_read(resumption, all, comm_size(comm));
     else if (reads_itself(plan))
@@ -431,13 +431,13 @@ static enum status resume_together(struct resumption *resumption, struct resume_
     return STATUS_OK;
 }
 
-enum status checkpoint_resume(const struct checkpoint_config *config, struct exec *exec,
+enum status checkpoint_resume(const struct checkpoint_config *config, struct engine *engine,
                               struct checkpoint_state *state, bool *found) {
-    struct resumption resumption = {.config = config, .exec = exec, .report.state = *state};
-    int ranks = exec ? comm_size(exec_comm(exec)) : 1;
+    struct resumption resumption = {.config = config, .engine = engine, .report.state = *state};
+    int ranks = engine ? comm_size(engine_comm(engine)) : 1;
     struct resume_report *all = MEM_ARRAY(struct resume_report, ranks);
-    enum status status = exec ? resume_together(&resumption, all) : find_newest(&resumption);
-    const struct resume_report *first = exec ? &all[0] : &resumption.report;
+    enum status status = engine ? resume_together(&resumption, all) : find_newest(&resumption);
+    const struct resume_report *first = engine ? &all[0] : &resumption.report;
     *found = first->found;
     if (status == STATUS_OK && first->found) *state = first->state;
     free(all);
@@ -464,9 +464,9 @@ enum status checkpoint_remove_all(const char *folder) {
     return STATUS_OK;
 }
 
-enum status checkpoint_write_model(struct exec *exec, const char *path,
+enum status checkpoint_write_model(struct engine *engine, const char *path,
                                    struct safetensors_mark *mark) {
-    struct store *store = exec_store(exec);
+    struct store *store = engine_store(engine);
     char *folder = folder_of(path);
     enum status status = check_space(folder, tensors_bytes(store->layout, PART_MODEL), path);
     free(folder);
@@ -474,12 +474,12 @@ enum status checkpoint_write_model(struct exec *exec, const char *path,
     return status == STATUS_OK ? tensors_write(store, PART_MODEL, &all, path, mark) : status;
 }
 
-enum status checkpoint_load_weights(struct exec *exec, const char *path) {
-    return weights_load(exec_store(exec), &exec_plan(exec)->config.shape, path);
+enum status checkpoint_load_weights(struct engine *engine, const char *path) {
+    return weights_load(engine_store(engine), &engine_plan(engine)->config.shape, path);
 }
 
-enum status checkpoint_load_model(struct exec *exec, const char *path) {
-    return weights_load_whole(exec_store(exec), &exec_plan(exec)->config.shape, path);
+enum status checkpoint_load_model(struct engine *engine, const char *path) {
+    return weights_load_whole(engine_store(engine), &engine_plan(engine)->config.shape, path);
 }
 
 enum status checkpoint_check_weights(const struct plan *plan, const char *path) {

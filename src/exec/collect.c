@@ -13,58 +13,58 @@
 #include "exec/state.h"
 
 /* The elements of the bucket in its gradient array. */
-static struct elements staging_of(const struct exec *exec, const struct instr *instr,
+static struct elements staging_of(const struct engine *engine, const struct instr *instr,
                                   struct slice *range) {
-    int chunk = grid_chunk(&exec->plan->program->grid, instr->stage);
-    const struct bucket *bucket = &exec->plan->chunk[chunk].buckets.items[instr->bucket];
+    int chunk = grid_chunk(&engine->plan->program->grid, instr->stage);
+    const struct bucket *bucket = &engine->plan->chunk[chunk].buckets.items[instr->bucket];
     *range = (struct slice){bucket->begin, bucket->elements};
-    return store_bucket_gradient(exec->store, instr->grad, bucket);
+    return store_bucket_gradient(engine->store, instr->grad, bucket);
 }
 
-static enum status post_gather(struct exec *exec, const struct instr *instr) {
-    struct device *device = exec->plan->device;
-    struct comm_group *group = exec->group[instr->group];
+static enum status post_gather(struct engine *engine, const struct instr *instr) {
+    struct device *device = engine->plan->device;
+    struct comm_group *group = engine->group[instr->group];
     struct slice range, own;
-    struct elements all = staging_of(exec, instr, &range);
+    struct elements all = staging_of(engine, instr, &range);
     comm_slice(group, range.count, comm_group_member(group), &own.begin, &own.count);
     if (own.count > 0) {
-        struct elements from = store_elements(exec->store, exec->saving->collect.array,
+        struct elements from = store_elements(engine->store, engine->saving->collect.array,
                                               range.begin + own.begin, own.count),
                         to = elements_part(&all, own.begin, own.count);
         TRY(device->backend->array_copy(device, to.data, from.data, elements_bytes(&to), NULL));
     }
     TRY(device->backend->stream_wait(NULL));
-    exec->awaiting = &exec->request;
-    return comm_all_gather(group, all.data, all.count, &exec->request);
+    engine->awaiting = &engine->request;
+    return comm_all_gather(group, all.data, all.count, &engine->request);
 }
 
-static enum status keep(struct exec *exec, int item, const struct store_item *of,
+static enum status keep(struct engine *engine, int item, const struct store_item *of,
                         const struct elements *elements) {
-    struct saving *saving = exec->saving;
+    struct saving *saving = engine->saving;
     saving->whole = mem_grow(saving->whole, &saving->whole_room, (size_t)saving->whole_count + 1,
                              sizeof *saving->whole);
     struct whole_tensor *whole = &saving->whole[saving->whole_count++];
     *whole =
         (struct whole_tensor){saving->collect.array, item, mem_new(tensor_type_bytes(&of->type))};
-    return layout_to_plain(exec->plan->device, of->layout, elements->data, whole->plain);
+    return layout_to_plain(engine->plan->device, of->layout, elements->data, whole->plain);
 }
 
 /* Others may still read the staging: it is free again after a meeting. */
-static enum status keep_cut(struct exec *exec, const struct instr *instr) {
-    const struct store_layout *layout = exec->store->layout;
-    int array = exec->saving->collect.array, count;
+static enum status keep_cut(struct engine *engine, const struct instr *instr) {
+    const struct store_layout *layout = engine->store->layout;
+    int array = engine->saving->collect.array, count;
     const struct store_item *items = store_items(layout, array, &count);
     struct slice range;
-    struct elements all = staging_of(exec, instr, &range);
+    struct elements all = staging_of(engine, instr, &range);
     for (int i = 0; i < count; i++) {
         const struct store_item *of = &items[i];
         if (of->begin < range.begin || of->begin >= range.begin + range.count) continue;
         if (!store_collects(layout, array, of)) continue;
         struct elements part = elements_part(&all, of->begin - range.begin, of->count);
-        TRY(keep(exec, i, of, &part));
+        TRY(keep(engine, i, of, &part));
     }
-    exec->awaiting = &exec->request;
-    return comm_barrier_post(exec->group[instr->group], &exec->request);
+    engine->awaiting = &engine->request;
+    return comm_barrier_post(engine->group[instr->group], &engine->request);
 }
 
 static bool is_collected(const struct store_layout *layout, int array) {
@@ -73,25 +73,25 @@ static bool is_collected(const struct store_layout *layout, int array) {
 }
 
 /* Padding of gradients is zero and stays so: sums and norms run over it. */
-static enum status end(struct exec *exec, const struct instr *instr) {
+static enum status end(struct engine *engine, const struct instr *instr) {
     struct slice range;
-    struct elements all = staging_of(exec, instr, &range);
-    exec->saving->collect = (struct collect_run){0};
-    return exec->plan->device->backend->array_fill(exec->plan->device, &all, 0, NULL);
+    struct elements all = staging_of(engine, instr, &range);
+    engine->saving->collect = (struct collect_run){0};
+    return engine->plan->device->backend->array_fill(engine->plan->device, &all, 0, NULL);
 }
 
 /* Called again after each meeting: array by array, gathered and then released. */
-enum status run_COLLECT(struct exec *exec, const struct instr *instr) {
-    const struct store_layout *layout = exec->store->layout;
-    struct collect_run *run = &exec->saving->collect;
+enum status run_COLLECT(struct engine *engine, const struct instr *instr) {
+    const struct store_layout *layout = engine->store->layout;
+    struct collect_run *run = &engine->saving->collect;
     if (!run->active) *run = (struct collect_run){.active = true, .array = -1};
     if (run->gathering) {
         run->gathering = false;
-        return keep_cut(exec, instr);
+        return keep_cut(engine, instr);
     }
     do run->array++;
     while (run->array < layout->array_count && !is_collected(layout, run->array));
-    if (run->array == layout->array_count) return end(exec, instr);
+    if (run->array == layout->array_count) return end(engine, instr);
     run->gathering = true;
-    return post_gather(exec, instr);
+    return post_gather(engine, instr);
 }

@@ -11,12 +11,12 @@
 #include "base/mem.h"
 #include "exec/state.h"
 
-static struct comm_group *tied_group(const struct exec *exec, bool *declared) {
-    const struct program *program = exec->plan->program;
+static struct comm_group *tied_group(const struct engine *engine, bool *declared) {
+    const struct program *program = engine->plan->program;
     int group = 0;
     while (group < program->group_count && program->group[group] != GROUP_TIED) group++;
     *declared = group < program->group_count;
-    return *declared ? exec->group[group] : NULL;
+    return *declared ? engine->group[group] : NULL;
 }
 
 /* Of a sliced array the part of the bucket that this rank holds: the other rank, of the same
@@ -63,36 +63,36 @@ static enum status hash_bucket(const struct store *store, const struct bucket *b
 }
 
 /* Of the buckets this rank shares with the other; *name is a parameter of them. */
-static enum status hash_shared(const struct exec *exec, uint64_t *sum, const char **name) {
-    const struct plan *plan = exec->plan;
+static enum status hash_shared(const struct engine *engine, uint64_t *sum, const char **name) {
+    const struct plan *plan = engine->plan;
     for (int c = 0; c < plan->chunk_count; c++) {
         const struct bucket_list *buckets = &plan->chunk[c].buckets;
         for (int b = 0; b < buckets->count; b++) {
             const struct program_tie *tie = program_tie_at(plan->program, plan->chunk[c].stage, b);
             if (!tie || !tie_is_apart(tie)) continue;
             *name = plan->store->params[plan->store->order[buckets->items[b].first]].name;
-            TRY(hash_bucket(exec->store, &buckets->items[b], sum));
+            TRY(hash_bucket(engine->store, &buckets->items[b], sum));
         }
     }
     return STATUS_OK;
 }
 
-static enum status compare(struct exec *exec, struct comm_group *group) {
+static enum status compare(struct engine *engine, struct comm_group *group) {
     uint64_t own = 0, all[2] = {0};
     const char *name = "";
-    TRY(hash_shared(exec, &own, &name));
+    TRY(hash_shared(engine, &own, &name));
     TRY(comm_exchange(group, &own, sizeof own, all));
     if (all[0] == all[1]) return STATUS_OK;
     if (comm_group_member(group) > 0) return STATUS_BUG; /* the first member says so */
     return fail(STATUS_BUG,
                 "after step %lld: parameter %s, or another one that two stages share, is not the "
                 "same on their ranks\n  nothing is saved",
-                (long long)exec->step->number, name);
+                (long long)engine->step->number, name);
 }
 
-enum status exec_compare_copies(struct exec *exec) {
+enum status engine_compare_copies(struct engine *engine) {
     bool declared;
-    struct comm_group *group = tied_group(exec, &declared);
+    struct comm_group *group = tied_group(engine, &declared);
     if (!declared) return STATUS_OK;
-    return comm_agree(comm_world(exec->comm), group ? compare(exec, group) : STATUS_OK);
+    return comm_agree(comm_world(engine->comm), group ? compare(engine, group) : STATUS_OK);
 }

@@ -24,16 +24,17 @@ static void sleep_until(int64_t end_ns) {
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
 }
 
-bool delays(const struct exec *exec, const struct instr *instr) {
-    return exec->plan->config.delays && list_is_step(exec->list_name) && instr_runs_nodes(instr);
+bool delays(const struct engine *engine, const struct instr *instr) {
+    return engine->plan->config.delays && list_is_step(engine->list_name) &&
+           instr_runs_nodes(instr);
 }
 
-enum status delay(struct exec *exec, const struct instr *instr) {
-    int64_t end_ns = clock_ns() + delay_ns(exec->plan, instr);
+enum status delay(struct engine *engine, const struct instr *instr) {
+    int64_t end_ns = clock_ns() + delay_ns(engine->plan, instr);
     for (int64_t now = clock_ns(); now < end_ns; now = clock_ns()) {
         sleep_until(now + SLICE_NS < end_ns ? now + SLICE_NS : end_ns);
-        exec_progress(exec);
-        if (exec->comm_status != STATUS_OK) return exec->comm_status;
+        engine_progress(engine);
+        if (engine->comm_status != STATUS_OK) return engine->comm_status;
     }
     return STATUS_OK;
 }

@@ -6,8 +6,8 @@
 
 /* Local. Whether an instruction is a pass that waits instead of computing. It then leaves memory as
  * it is, and delay() takes its time, in which operations under way go on. */
-bool delays(const struct exec *exec, const struct instr *instr);
-enum status delay(struct exec *exec, const struct instr *instr);
+bool delays(const struct engine *engine, const struct instr *instr);
+enum status delay(struct engine *engine, const struct instr *instr);
 /* Local. That time; the segments of a pass take that of the pass together. */
 int64_t delay_ns(const struct plan *plan, const struct instr *instr);
 

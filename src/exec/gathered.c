@@ -7,9 +7,9 @@
 #include "exec/handlers.h"
 #include "exec/state.h"
 
-static const struct instr *find_gather(const struct exec *exec, enum list_name name) {
+static const struct instr *find_gather(const struct engine *engine, enum list_name name) {
     const struct instr_list *list =
-        program_list(exec->plan->program, exec->plan->config.rank, name);
+        program_list(engine->plan->program, engine->plan->config.rank, name);
     for (int i = 0; i < list->count; i++)
         if (list->items[i].op == INSTR_GATHER) return &list->items[i];
     return NULL;
@@ -17,35 +17,35 @@ static const struct instr *find_gather(const struct exec *exec, enum list_name n
 
 /* The group that gathers is the one of the program's own GATHERs; a forward program has them where
  * it evaluates. */
-static struct instr gather_like(const struct exec *exec, int chunk, int bucket) {
-    const struct instr *found = find_gather(exec, LIST_BODY);
-    if (!found) found = find_gather(exec, LIST_EVAL);
+static struct instr gather_like(const struct engine *engine, int chunk, int bucket) {
+    const struct instr *found = find_gather(engine, LIST_BODY);
+    if (!found) found = find_gather(engine, LIST_EVAL);
     CHECK(found, "sliced parameters, and no GATHER");
     struct instr gather = *found;
-    gather.stage = (int16_t)exec->plan->chunk[chunk].stage;
+    gather.stage = (int16_t)engine->plan->chunk[chunk].stage;
     gather.bucket = (int16_t)bucket;
     return gather;
 }
 
 /* Collective over the replicas, blocking, between steps. Parameters of a bucket into their window.
  */
-static enum status gather(struct exec *exec, int chunk, int bucket) {
-    struct instr gather = gather_like(exec, chunk, bucket);
+static enum status gather(struct engine *engine, int chunk, int bucket) {
+    struct instr gather = gather_like(engine, chunk, bucket);
     struct comm_request *request;
-    TRY(handlers[INSTR_GATHER].post(exec, &gather, &request));
+    TRY(handlers[INSTR_GATHER].post(engine, &gather, &request));
     return comm_wait(&request);
 }
 
-static enum status visit_bucket(struct exec *exec, const struct bucket *bucket,
-                                exec_param_fn *visit, void *context) {
-    const struct store_layout *layout = exec->store->layout;
+static enum status visit_bucket(struct engine *engine, const struct bucket *bucket,
+                                engine_param_fn *visit, void *context) {
+    const struct store_layout *layout = engine->store->layout;
     for (int i = bucket->first; i < bucket->first + bucket->count; i++) {
         const struct store_item *item = &layout->params[layout->order[i]];
         if (!store_answers(item)) continue;
         void *plain = mem_new(tensor_type_bytes(&item->type));
         enum status status =
-            layout_to_plain(exec->plan->device, item->layout,
-                            store_read_param(exec->store, layout->order[i]).data, plain);
+            layout_to_plain(engine->plan->device, item->layout,
+                            store_read_param(engine->store, layout->order[i]).data, plain);
         if (status == STATUS_OK) status = visit(context, layout->order[i], plain);
         free(plain);
         TRY(status);
@@ -53,14 +53,14 @@ static enum status visit_bucket(struct exec *exec, const struct bucket *bucket,
     return STATUS_OK;
 }
 
-enum status exec_each_param(struct exec *exec, exec_param_fn *visit, void *context) {
-    const struct plan *plan = exec->plan;
+enum status engine_each_param(struct engine *engine, engine_param_fn *visit, void *context) {
+    const struct plan *plan = engine->plan;
     bool sliced = plan->program->sliced & SLICED_PARAMS;
-    TRY(exec_settle(exec));
+    TRY(engine_settle(engine));
     for (int c = 0; c < plan->chunk_count; c++) {
         for (int b = 0; b < plan->chunk[c].buckets.count; b++) {
-            if (sliced) TRY(gather(exec, c, b));
-            TRY(visit_bucket(exec, &plan->chunk[c].buckets.items[b], visit, context));
+            if (sliced) TRY(gather(engine, c, b));
+            TRY(visit_bucket(engine, &plan->chunk[c].buckets.items[b], visit, context));
         }
     }
     return STATUS_OK;
@@ -77,9 +77,9 @@ static enum status add_hash(void *context, int param, const void *plain) {
     return STATUS_OK;
 }
 
-enum status exec_param_hash(struct exec *exec, uint64_t *out) {
-    struct hashed hashed = {.layout = exec->store->layout};
-    TRY(exec_each_param(exec, add_hash, &hashed));
+enum status engine_param_hash(struct engine *engine, uint64_t *out) {
+    struct hashed hashed = {.layout = engine->store->layout};
+    TRY(engine_each_param(engine, add_hash, &hashed));
     *out = hashed.sum;
     return STATUS_OK;
 }

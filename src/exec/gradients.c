@@ -6,98 +6,102 @@
 typedef enum status bucket_step(struct store *store, int grad, const struct bucket *bucket);
 
 /* Of the instruction's bucket, or of all of its stage. */
-static enum status each_bucket(struct exec *exec, const struct instr *instr, bucket_step *step) {
-    const struct bucket_list *buckets = &exec->plan->chunk[chunk_of(exec, instr)].buckets;
+static enum status each_bucket(struct engine *engine, const struct instr *instr,
+                               bucket_step *step) {
+    const struct bucket_list *buckets = &engine->plan->chunk[chunk_of(engine, instr)].buckets;
     bool all = instr->bucket == INSTR_ALL;
     int first = all ? 0 : instr->bucket, end = all ? buckets->count : first + 1;
-    for (int b = first; b < end; b++) TRY(step(exec->store, instr->grad, &buckets->items[b]));
+    for (int b = first; b < end; b++) TRY(step(engine->store, instr->grad, &buckets->items[b]));
     return STATUS_OK;
 }
 
-enum status run_ZERO(struct exec *exec, const struct instr *instr) {
-    return each_bucket(exec, instr, store_zero);
+enum status run_ZERO(struct engine *engine, const struct instr *instr) {
+    return each_bucket(engine, instr, store_zero);
 }
 
-enum status run_TIE(struct exec *exec, const struct instr *instr) {
-    return each_bucket(exec, instr, store_tie);
+enum status run_TIE(struct engine *engine, const struct instr *instr) {
+    return each_bucket(engine, instr, store_tie);
 }
 
-enum status run_SUM(struct exec *exec, const struct instr *instr) {
-    const struct bucket_list *buckets = &exec->plan->chunk[chunk_of(exec, instr)].buckets;
+enum status run_SUM(struct engine *engine, const struct instr *instr) {
+    const struct bucket_list *buckets = &engine->plan->chunk[chunk_of(engine, instr)].buckets;
     for (int b = 0; b < buckets->count; b++)
-        TRY(store_sum(exec->store, instr->grad, instr->other, &buckets->items[b]));
+        TRY(store_sum(engine->store, instr->grad, instr->other, &buckets->items[b]));
     return STATUS_OK;
 }
 
 /* Members of a group have the same parameters in a bucket, wherever it lies with each. */
-static enum status sum_bucket(struct exec *exec, const struct instr *instr,
+static enum status sum_bucket(struct engine *engine, const struct instr *instr,
                               struct comm_request **out) {
     const struct bucket *bucket =
-        &exec->plan->chunk[chunk_of(exec, instr)].buckets.items[instr->bucket];
-    struct elements data = store_bucket_gradient(exec->store, instr->grad, bucket);
-    return comm_all_reduce(exec->group[instr->group], data.data, data.count, out);
+        &engine->plan->chunk[chunk_of(engine, instr)].buckets.items[instr->bucket];
+    struct elements data = store_bucket_gradient(engine->store, instr->grad, bucket);
+    return comm_all_reduce(engine->group[instr->group], data.data, data.count, out);
 }
 
-enum status post_REDUCE(struct exec *exec, const struct instr *instr, struct comm_request **out) {
-    return sum_bucket(exec, instr, out);
+enum status post_REDUCE(struct engine *engine, const struct instr *instr,
+                        struct comm_request **out) {
+    return sum_bucket(engine, instr, out);
 }
 
-enum status finish_REDUCE(struct exec *exec, const struct instr *instr) {
-    (void)exec, (void)instr;
+enum status finish_REDUCE(struct engine *engine, const struct instr *instr) {
+    (void)engine, (void)instr;
     return STATUS_OK;
 }
 
-static const struct bucket *bucket_of(const struct exec *exec, const struct instr *instr) {
-    return &exec->plan->chunk[chunk_of(exec, instr)].buckets.items[instr->bucket];
+static const struct bucket *bucket_of(const struct engine *engine, const struct instr *instr) {
+    return &engine->plan->chunk[chunk_of(engine, instr)].buckets.items[instr->bucket];
 }
 
 /* This rank's part of the bucket, counted from its begin. */
-static struct slice own_slice(const struct exec *exec, const struct instr *instr) {
-    struct comm_group *group = exec->group[instr->group];
+static struct slice own_slice(const struct engine *engine, const struct instr *instr) {
+    struct comm_group *group = engine->group[instr->group];
     struct slice slice;
-    comm_slice(group, bucket_of(exec, instr)->elements, comm_group_member(group), &slice.begin,
+    comm_slice(group, bucket_of(engine, instr)->elements, comm_group_member(group), &slice.begin,
                &slice.count);
     return slice;
 }
 
-enum status post_SCATTER(struct exec *exec, const struct instr *instr, struct comm_request **out) {
-    const struct bucket *bucket = bucket_of(exec, instr);
-    struct elements data = store_bucket_gradient(exec->store, instr->grad, bucket);
-    if (instr->grad != instr->other) TRY(store_clear_padding(exec->store, instr->grad, bucket));
-    return comm_reduce_scatter(exec->group[instr->group], data.data, data.count, out);
+enum status post_SCATTER(struct engine *engine, const struct instr *instr,
+                         struct comm_request **out) {
+    const struct bucket *bucket = bucket_of(engine, instr);
+    struct elements data = store_bucket_gradient(engine->store, instr->grad, bucket);
+    if (instr->grad != instr->other) TRY(store_clear_padding(engine->store, instr->grad, bucket));
+    return comm_reduce_scatter(engine->group[instr->group], data.data, data.count, out);
 }
 
-enum status finish_SCATTER(struct exec *exec, const struct instr *instr) {
-    struct slice slice = own_slice(exec, instr);
+enum status finish_SCATTER(struct engine *engine, const struct instr *instr) {
+    struct slice slice = own_slice(engine, instr);
     if (instr->grad == instr->other || slice.count == 0) return STATUS_OK;
-    return store_take_slice(exec->store, instr->grad, bucket_of(exec, instr), &slice,
+    return store_take_slice(engine->store, instr->grad, bucket_of(engine, instr), &slice,
                             instr->flags & INSTR_NEW);
 }
 
-enum status post_GATHER(struct exec *exec, const struct instr *instr, struct comm_request **out) {
-    const struct bucket *bucket = bucket_of(exec, instr);
-    struct slice slice = own_slice(exec, instr);
-    struct elements data = store_bucket_params(exec->store, bucket);
-    TRY(store_give_slice(exec->store, bucket, &slice));
-    return comm_all_gather(exec->group[instr->group], data.data, data.count, out);
+enum status post_GATHER(struct engine *engine, const struct instr *instr,
+                        struct comm_request **out) {
+    const struct bucket *bucket = bucket_of(engine, instr);
+    struct slice slice = own_slice(engine, instr);
+    struct elements data = store_bucket_params(engine->store, bucket);
+    TRY(store_give_slice(engine->store, bucket, &slice));
+    return comm_all_gather(engine->group[instr->group], data.data, data.count, out);
 }
 
-enum status finish_GATHER(struct exec *exec, const struct instr *instr) {
-    (void)exec, (void)instr;
+enum status finish_GATHER(struct engine *engine, const struct instr *instr) {
+    (void)engine, (void)instr;
     return STATUS_OK;
 }
 
-enum status run_FREE(struct exec *exec, const struct instr *instr) {
-    (void)exec, (void)instr;
+enum status run_FREE(struct engine *engine, const struct instr *instr) {
+    (void)engine, (void)instr;
     return STATUS_OK;
 }
 
 /* Of two members, the one with the first use first: that is graph order. */
-enum status post_JOIN(struct exec *exec, const struct instr *instr, struct comm_request **out) {
-    return sum_bucket(exec, instr, out);
+enum status post_JOIN(struct engine *engine, const struct instr *instr, struct comm_request **out) {
+    return sum_bucket(engine, instr, out);
 }
 
-enum status finish_JOIN(struct exec *exec, const struct instr *instr) {
-    (void)exec, (void)instr;
+enum status finish_JOIN(struct engine *engine, const struct instr *instr) {
+    (void)engine, (void)instr;
     return STATUS_OK;
 }

@@ -5,22 +5,24 @@
 #ifndef EXEC_HANDLERS_H
 #define EXEC_HANDLERS_H
 
-#include "exec/exec.h"
+#include "exec/engine.h"
 
-/* COMPUTE: `run`, called again after what it awaits (exec->awaiting) until it awaits nothing. COMM:
- * `post`, and `finish` once it is done. All are local and wait for no other rank. */
+/* COMPUTE: `run`, called again after what it awaits (engine->awaiting) until it awaits nothing.
+ * COMM: `post`, and `finish` once it is done. All are local and wait for no other rank. */
 struct handler {
-    enum status (*run)(struct exec *exec, const struct instr *instr);
-    enum status (*post)(struct exec *exec, const struct instr *instr, struct comm_request **out);
-    enum status (*finish)(struct exec *exec, const struct instr *instr);
+    enum status (*run)(struct engine *engine, const struct instr *instr);
+    enum status (*post)(struct engine *engine, const struct instr *instr,
+                        struct comm_request **out);
+    enum status (*finish)(struct engine *engine, const struct instr *instr);
 };
 extern const struct handler handlers[INSTR_COUNT_];
 
-#define DECLARE_COMPUTE(NAME) enum status run_##NAME(struct exec *exec, const struct instr *instr);
+#define DECLARE_COMPUTE(NAME)                                                                      \
+    enum status run_##NAME(struct engine *engine, const struct instr *instr);
 #define DECLARE_COMM(NAME)                                                                         \
-    enum status post_##NAME(struct exec *exec, const struct instr *instr,                          \
+    enum status post_##NAME(struct engine *engine, const struct instr *instr,                      \
                             struct comm_request **out);                                            \
-    enum status finish_##NAME(struct exec *exec, const struct instr *instr);
+    enum status finish_##NAME(struct engine *engine, const struct instr *instr);
 #define INSTR(NAME, operands, flags, lists, queue, ...) DECLARE_##queue(NAME)
 #include "program/instr.def"
 #undef INSTR

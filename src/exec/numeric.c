@@ -13,7 +13,7 @@
 #include "exec/tally.h"
 
 struct search {
-    const struct exec *exec;
+    const struct engine *engine;
     const struct graph *graph;
     int node; /* found, or -1 */
 };
@@ -46,7 +46,7 @@ static bool node_is_bad(void *context, const struct runnable *runnable, int slot
         const struct value *value = &graph->values[node->out[i]];
         bool real = value->type.dtype == DTYPE_F32 || value->type.dtype == DTYPE_BF16;
         if (!real || !value->layout) continue;
-        const struct store *store = search->exec->store;
+        const struct store *store = search->engine->store;
         void *address = runnable->slot[slot].address[node->out[i]];
         if (!is_bad(store, elements_of(store, value, address))) continue;
         search->graph = graph;
@@ -70,21 +70,21 @@ static bool is_bad_part(const struct store *store, int array, const struct store
     return false;
 }
 
-static const char *bad_param(const struct exec *exec, int *value) {
-    const struct store *store = exec->store;
+static const char *bad_param(const struct engine *engine, int *value) {
+    const struct store *store = engine->store;
     int params = store_array(store->layout, ARRAY_PARAM, 0);
     for (int p = 0; p < store->layout->param_count; p++) {
         if (!store_holds(&store->layout->params[p])) continue;
-        *value = exec->plan->micro[0].graph->params[p].value;
+        *value = engine->plan->micro[0].graph->params[p].value;
         if (is_bad_part(store, params, &store->layout->params[p]))
             return store->layout->params[p].name;
     }
     return NULL;
 }
 
-const char *numeric_bad_gradient(const struct exec *exec, int grad) {
-    const struct store *store = exec->store;
-    if (exec->plan->chunk_count == 0) return NULL; /* a driver has none */
+const char *numeric_bad_gradient(const struct engine *engine, int grad) {
+    const struct store *store = engine->store;
+    if (engine->plan->chunk_count == 0) return NULL; /* a driver has none */
     int array = store_array(store->layout, ARRAY_GRAD, grad);
     for (int p = 0; p < store->layout->param_count; p++) {
         if (!store_holds(&store->layout->params[p])) continue;
@@ -109,22 +109,22 @@ static const char *reader_of(const struct graph *graph, int param) {
 }
 
 /* No group: the other ranks are not here, so nothing is exchanged and nothing awaited. */
-static void run_alone(struct exec *exec, struct runnable *runnable,
+static void run_alone(struct engine *engine, struct runnable *runnable,
                       const struct pass_config *pass) {
     struct pass_run run = {.runnable = runnable, .config = *pass};
     pass_begin(&run);
-    exec->comm_status = pass_go_on(exec, &run);
+    engine->comm_status = pass_go_on(engine, &run);
 }
 
 /* The gradient buffer is overwritten by this, which no longer matters; "fresh" keeps temporaries
  * out of it. Where statistics are shared this rank's stand for all: the others may be done with
  * theirs. */
-static int search_micro(struct exec *exec, int micro, struct search *search) {
-    const struct step *step = exec->step;
+static int search_micro(struct engine *engine, int micro, struct search *search) {
+    const struct step *step = engine->step;
     const struct micro_batch *samples = &step->batch->micro[micro];
     if (samples->samples == 0) return -1;
-    const struct micro_plan *plan = plan_micro(exec->plan, samples->samples, true);
-    struct runnable *runnable = &exec->runnable[plan - exec->plan->micro];
+    const struct micro_plan *plan = plan_micro(engine->plan, samples->samples, true);
+    struct runnable *runnable = &engine->runnable[plan - engine->plan->micro];
     bind_inputs(step, runnable, 0, samples);
     search->node = -1;
     struct pass_config pass = {.pass = PASS_FORWARD,
@@ -133,82 +133,82 @@ static int search_micro(struct exec *exec, int micro, struct search *search) {
                                .pure = true,
                                .after = node_is_bad,
                                .context = search};
-    run_alone(exec, runnable, &pass);
+    run_alone(engine, runnable, &pass);
     if (search->node >= 0) return search->node;
-    pass.again = plan_placement(exec->plan, plan, 0, 0)->life.recompute.again;
+    pass.again = plan_placement(engine->plan, plan, 0, 0)->life.recompute.again;
     pass.fresh = true;
-    int segments = pass.again && exec->plan->forms.blocks ? exec->plan->sizes[0].buckets : 1;
+    int segments = pass.again && engine->plan->forms.blocks ? engine->plan->sizes[0].buckets : 1;
     for (int e = 0; e < segments && search->node < 0; e++) {
         pass.segment = segments > 1 ? e : INSTR_ALL;
         pass.pass = PASS_AGAIN;
         pass.grad = -1;
-        if (pass.again) run_alone(exec, runnable, &pass);
-        pass.pass = exec->plan->split ? PASS_INPUT_HALF : PASS_BACKWARD;
-        pass.grad = grad_of(exec->store);
-        run_alone(exec, runnable, &pass);
+        if (pass.again) run_alone(engine, runnable, &pass);
+        pass.pass = engine->plan->split ? PASS_INPUT_HALF : PASS_BACKWARD;
+        pass.grad = grad_of(engine->store);
+        run_alone(engine, runnable, &pass);
     }
-    if (search->node >= 0 || !exec->plan->split) return search->node;
+    if (search->node >= 0 || !engine->plan->split) return search->node;
     pass.segment = INSTR_ALL;
     pass.pass = PASS_WEIGHT_HALF;
-    run_alone(exec, runnable, &pass);
+    run_alone(engine, runnable, &pass);
     return search->node;
 }
 
 /* Whose it is: this rank's where it found it here, else another's whose own loss shows it. */
-static void blame(struct exec *exec, bool here) {
-    int own = comm_rank(exec->comm), losses = exec->plan->micro[0].graph->loss_count;
+static void blame(struct engine *engine, bool here) {
+    int own = comm_rank(engine->comm), losses = engine->plan->micro[0].graph->loss_count;
     int whose = here ? own : COMM_ANOTHER;
-    for (int r = 0; r < comm_size(exec->comm) && whose == COMM_ANOTHER; r++)
-        if (r != own && !isfinite(tally_loss(&exec->step->shares[r].tally, losses))) whose = r;
-    comm_blame(exec->comm, whose);
+    for (int r = 0; r < comm_size(engine->comm) && whose == COMM_ANOTHER; r++)
+        if (r != own && !isfinite(tally_loss(&engine->step->shares[r].tally, losses))) whose = r;
+    comm_blame(engine->comm, whose);
 }
 
 static const char hint[] = "  a lower --lr or --clip may help";
 
 /* Stages pass on what is not finite, so many ranks may have it; one that has it in a parameter says
  * so itself. Of the others the one with the loss is named. */
-static enum status failure_of_stages(struct exec *exec, const char *what, double value) {
-    const struct run_config *config = &exec->plan->config;
-    const char *param = numeric_bad_gradient(exec, 0);
-    blame(exec,
-          !isfinite(tally_loss(&exec->step->share.tally, exec->plan->micro[0].graph->loss_count)));
+static enum status failure_of_stages(struct engine *engine, const char *what, double value) {
+    const struct run_config *config = &engine->plan->config;
+    const char *param = numeric_bad_gradient(engine, 0);
+    blame(engine, !isfinite(tally_loss(&engine->step->share.tally,
+                                       engine->plan->micro[0].graph->loss_count)));
     return fail(STATUS_NUMERIC,
                 "step %lld: %s is %g: parameters of this rank are finite%s%s%s\n"
                 "  --resume with --strategy single --stages 1 -n 1 --deal %dx%d finds the first "
                 "tensor that is not\n%s",
-                (long long)exec->step->number + 1, what, value, param ? ", the gradient of " : "",
+                (long long)engine->step->number + 1, what, value, param ? ", the gradient of " : "",
                 param ? param : "", param ? " is not" : "", config->grid.replicas,
                 config->micro_batches, hint);
 }
 
-enum status numeric_failure(struct exec *exec, const char *what, double value) {
-    long long step = (long long)exec->step->number + 1; /* as progress and metrics count */
+enum status numeric_failure(struct engine *engine, const char *what, double value) {
+    long long step = (long long)engine->step->number + 1; /* as progress and metrics count */
     if (isnan(value)) value = NAN; /* its sign means nothing, and printf shows it */
     int bad;
-    const char *param = bad_param(exec, &bad);
+    const char *param = bad_param(engine, &bad);
     if (param) {
-        blame(exec, true);
+        blame(engine, true);
         return fail(STATUS_NUMERIC,
                     "step %lld: %s is %g: parameter %s, read by %s, is not finite %s\n%s", step,
-                    what, value, param, reader_of(exec->plan->micro[0].graph, bad),
-                    exec->step->number ? "since the update before" : "from the start", hint);
+                    what, value, param, reader_of(engine->plan->micro[0].graph, bad),
+                    engine->step->number ? "since the update before" : "from the start", hint);
     }
-    const struct grid *grid = &exec->plan->config.grid;
-    if (exec->plan->chunk_count < grid->stages * grid->chunks ||
+    const struct grid *grid = &engine->plan->config.grid;
+    if (engine->plan->chunk_count < grid->stages * grid->chunks ||
         grid->stages * grid->chunks > 1) /* what other stages sent for it is gone */
-        return failure_of_stages(exec, what, value);
-    struct search search = {.exec = exec, .node = -1};
-    if (exec->store->layout->param_shift) {
-        blame(exec, false);
+        return failure_of_stages(engine, what, value);
+    struct search search = {.engine = engine, .node = -1};
+    if (engine->store->layout->param_shift) {
+        blame(engine, false);
         return fail(STATUS_NUMERIC,
                     "step %lld: %s is %g; which tensor was the first is not searched for where "
                     "parameters are sliced\n  --zero-stage 2 shows it\n%s",
                     step, what, value, hint);
     }
-    for (int m = 0; exec->step->batch && m < exec->step->batch->micro_count; m++) {
-        if (search_micro(exec, m, &search) < 0) continue;
+    for (int m = 0; engine->step->batch && m < engine->step->batch->micro_count; m++) {
+        if (search_micro(engine, m, &search) < 0) continue;
         const struct node *node = &search.graph->nodes[search.node];
-        blame(exec, true);
+        blame(engine, true);
         return fail(STATUS_NUMERIC,
                     "step %lld: %s is %g: first not finite is tensor %s, made by %s (%s) on "
                     "micro-batch %d\n%s",
@@ -216,30 +216,30 @@ enum status numeric_failure(struct exec *exec, const char *what, double value) {
                     op_def(node->op)->name, node->phase == PHASE_FORWARD ? "forward" : "backward",
                     m, hint);
     }
-    blame(exec, false);
-    if (comm_blamed(exec->comm) >= 0)
+    blame(engine, false);
+    if (comm_blamed(engine->comm) >= 0)
         return fail(STATUS_NUMERIC, "step %lld: %s is %g: that of rank %d is not finite\n%s", step,
-                    what, value, comm_blamed(exec->comm), hint);
+                    what, value, comm_blamed(engine->comm), hint);
     return fail(STATUS_NUMERIC, "step %lld: %s is %g: each tensor is finite, their sum is not\n%s",
                 step, what, value, hint);
 }
 
 /* The step's loss and gradients were finite. Ranks that hold the same parameters all see it, unless
  * they are no longer the same; of slices, who owns the one. So others may wait for this one. */
-enum status numeric_failure_of_update(struct exec *exec, const struct step *step) {
+enum status numeric_failure_of_update(struct engine *engine, const struct step *step) {
     int bad;
-    exec->failed_alone = true;
-    blame(exec, true);
-    const char *param = bad_param(exec, &bad);
+    engine->failed_alone = true;
+    blame(engine, true);
+    const char *param = bad_param(engine, &bad);
     return fail(
         STATUS_NUMERIC, "step %lld: parameter %s, read by %s, is not finite after the update\n%s",
-        (long long)step->number + 1, param, reader_of(exec->plan->micro[0].graph, bad), hint);
+        (long long)step->number + 1, param, reader_of(engine->plan->micro[0].graph, bad), hint);
 }
 
 /* The step's micro-batches are gone, and its gradients may be. */
-enum status numeric_failure_of_norm(struct exec *exec, const struct step *step) {
+enum status numeric_failure_of_norm(struct engine *engine, const struct step *step) {
     const char *param = step->bad_gradient;
-    blame(exec, !step->own_is_finite);
+    blame(engine, !step->own_is_finite);
     return fail(
         STATUS_NUMERIC,
         "step %lld: the norm of the gradients is %g: %s%s%s\n"
@@ -251,17 +251,17 @@ enum status numeric_failure_of_norm(struct exec *exec, const struct step *step) 
 }
 
 /* Between steps there is no micro-batch to search in; parameters tell all that can be told. */
-enum status numeric_failure_of_evaluation(struct exec *exec, double loss) {
+enum status numeric_failure_of_evaluation(struct engine *engine, double loss) {
     int bad;
     if (isnan(loss)) loss = NAN;
-    const char *param = bad_param(exec, &bad);
-    int losses = exec->plan->micro[0].graph->loss_count, own = comm_rank(exec->comm);
-    blame(exec, param || !isfinite(tally_loss(&exec->step->shares[own].tally, losses)));
+    const char *param = bad_param(engine, &bad);
+    int losses = engine->plan->micro[0].graph->loss_count, own = comm_rank(engine->comm);
+    blame(engine, param || !isfinite(tally_loss(&engine->step->shares[own].tally, losses)));
     char when[32] = "";
-    bool forward = exec->plan->config.forward; /* what was trained elsewhere */
-    if (!forward) snprintf(when, sizeof when, "after step %lld: ", (long long)exec->step->number);
+    bool forward = engine->plan->config.forward; /* what was trained elsewhere */
+    if (!forward) snprintf(when, sizeof when, "after step %lld: ", (long long)engine->step->number);
     return fail(STATUS_NUMERIC, "%sthe loss of the evaluation is %g%s%s%s%s%-s%s", when, loss,
                 param ? ": parameter " : "", param ? param : "", param ? ", read by " : "",
-                param ? reader_of(exec->plan->micro[0].graph, bad) : "", forward ? "" : "\n",
+                param ? reader_of(engine->plan->micro[0].graph, bad) : "", forward ? "" : "\n",
                 forward ? "" : hint);
 }

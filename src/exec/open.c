@@ -1,4 +1,4 @@
-/* Opening and closing an executor: see exec.h. */
+/* Opening and closing an engine: see engine.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,22 +58,22 @@ static enum status bind_names(const struct plan *plan, struct runnable *runnable
 
 /* Addresses that never change: locals in the arenas, parameters, buffers, loss seeds. Of what other
  * stages have there is none. */
-static void bind_fixed(struct exec *exec, struct runnable *runnable, int chunk, int slot) {
-    const struct plan *plan = exec->plan;
+static void bind_fixed(struct engine *engine, struct runnable *runnable, int chunk, int slot) {
+    const struct plan *plan = engine->plan;
     const struct graph *graph = runnable->plan->graph;
     const struct placement *placement = plan_placement(plan, runnable->plan, chunk, slot);
     void **address = runnable->slot[sizes_slot(plan->sizes, chunk, slot)].address;
     size_t begin = runnable->plan->training ? plan_slot_begin(plan, chunk, slot)
                                             : plan->chunk[chunk].eval_begin;
-    char *own = exec->arena + begin, *shared = exec->arena + plan->shared_begin;
-    const struct store_layout *layout = exec->store->layout;
-    int buffers = store_array(exec->store->layout, ARRAY_BUFFER, 0);
+    char *own = engine->arena + begin, *shared = engine->arena + plan->shared_begin;
+    const struct store_layout *layout = engine->store->layout;
+    int buffers = store_array(engine->store->layout, ARRAY_BUFFER, 0);
     for (int v = 0; v < graph->value_count; v++) {
         const struct value *root = &graph->values[graph->values[v].root];
         if (root->kind == VALUE_PARAM && store_holds(&layout->params[root->index]))
-            address[v] = store_read_param(exec->store, root->index).data;
+            address[v] = store_read_param(engine->store, root->index).data;
         else if (root->kind == VALUE_BUFFER && store_holds(&layout->buffers[root->index]))
-            address[v] = store_tensor(exec->store, buffers, root->index).data;
+            address[v] = store_tensor(engine->store, buffers, root->index).data;
         else if (root->kind == VALUE_LOCAL && placement->offset[v] != PLACED_ELSEWHERE)
             address[v] = (placement->in_shared[v] ? shared : own) + placement->offset[v];
     }
@@ -83,47 +83,48 @@ static int slot_count(const struct plan *plan) {
     return sizes_slot(plan->sizes, plan->chunk_count, 0);
 }
 
-static void bind_chunk(struct exec *exec, struct runnable *runnable, int chunk) {
-    const struct chunk_sizes *sizes = exec->plan->sizes;
+static void bind_chunk(struct engine *engine, struct runnable *runnable, int chunk) {
+    const struct chunk_sizes *sizes = engine->plan->sizes;
     int slots = runnable->plan->training ? sizes[chunk].slots : 1;
     for (int s = 0; s < slots; s++) {
         runnable->slot[sizes_slot(sizes, chunk, s)].address =
             MEM_ARRAY(void *, runnable->plan->graph->value_count);
-        bind_fixed(exec, runnable, chunk, s);
+        bind_fixed(engine, runnable, chunk, s);
     }
 }
 
-static enum status make_runnables(struct exec *exec) {
-    for (int i = 0; i < exec->plan->micro_count; i++) {
-        struct runnable *runnable = &exec->runnable[i];
-        runnable->plan = &exec->plan->micro[i];
-        TRY(bind_names(exec->plan, runnable));
-        runnable->slot = MEM_ARRAY(struct binding, slot_count(exec->plan));
-        if (!plan_runs(exec->plan, runnable->plan)) continue;
-        for (int c = 0; c < exec->plan->chunk_count; c++) bind_chunk(exec, runnable, c);
+static enum status make_runnables(struct engine *engine) {
+    for (int i = 0; i < engine->plan->micro_count; i++) {
+        struct runnable *runnable = &engine->runnable[i];
+        runnable->plan = &engine->plan->micro[i];
+        TRY(bind_names(engine->plan, runnable));
+        runnable->slot = MEM_ARRAY(struct binding, slot_count(engine->plan));
+        if (!plan_runs(engine->plan, runnable->plan)) continue;
+        for (int c = 0; c < engine->plan->chunk_count; c++) bind_chunk(engine, runnable, c);
     }
     return STATUS_OK;
 }
 
-static enum status open_loaders(struct exec *exec) {
-    struct loader_config config = exec->plan->train_loader;
-    if (exec->plan->chunk_count == 0) return STATUS_OK; /* a rank without a stage reads nothing */
-    config.end_step = exec->plan->config.steps;
-    if (config.end_step > 0) TRY(loader_open(exec->plan->config.dataset, &config, &exec->train));
-    return loader_open(exec->plan->config.dataset, &exec->plan->eval_loader, &exec->eval);
+static enum status open_loaders(struct engine *engine) {
+    struct loader_config config = engine->plan->train_loader;
+    if (engine->plan->chunk_count == 0) return STATUS_OK; /* a rank without a stage reads nothing */
+    config.end_step = engine->plan->config.steps;
+    if (config.end_step > 0)
+        TRY(loader_open(engine->plan->config.dataset, &config, &engine->train));
+    return loader_open(engine->plan->config.dataset, &engine->plan->eval_loader, &engine->eval);
 }
 
 /* Every rank declares every group of a family, in the same order, and keeps its own. */
-static enum status open_family(struct exec *exec, enum group_family family,
+static enum status open_family(struct engine *engine, enum group_family family,
                                struct comm_group **own) {
-    const struct grid *grid = &exec->plan->program->grid;
+    const struct grid *grid = &engine->plan->program->grid;
     int *ranks = MEM_ARRAY(int, grid_ranks(grid));
     enum status status = STATUS_OK;
     for (int g = 0; g < group_count(grid, family) && status == STATUS_OK; g++) {
         struct comm_group *group;
         int count = group_size(grid, family, g);
         for (int i = 0; i < count; i++) ranks[i] = group_rank(grid, family, g, i);
-        status = comm_group_new(exec->comm, ranks, count, &group);
+        status = comm_group_new(engine->comm, ranks, count, &group);
         if (status == STATUS_OK && comm_group_member(group) >= 0) *own = group;
     }
     free(ranks);
@@ -131,15 +132,15 @@ static enum status open_family(struct exec *exec, enum group_family family,
 }
 
 /* The first group of all ranks is the communicator's own. */
-static enum status open_groups(struct exec *exec) {
-    const struct program *program = exec->plan->program;
+static enum status open_groups(struct engine *engine) {
+    const struct program *program = engine->plan->program;
     bool world = false;
     for (int g = 0; g < program->group_count; g++) {
         bool all = program->ranks == 1 || (program->group[g] == GROUP_WORLD && !world);
         if (all)
-            exec->group[g] = comm_world(exec->comm);
+            engine->group[g] = comm_world(engine->comm);
         else
-            TRY(open_family(exec, program->group[g], &exec->group[g]));
+            TRY(open_family(engine, program->group[g], &engine->group[g]));
         world |= all;
     }
     return STATUS_OK;
@@ -147,12 +148,12 @@ static enum status open_groups(struct exec *exec) {
 
 /* Every rank declares the channels of every pipeline, in the same order, and keeps those it is an
  * end of. */
-static enum status open_channels(struct exec *exec) {
-    const struct plan *plan = exec->plan;
+static enum status open_channels(struct engine *engine) {
+    const struct plan *plan = engine->plan;
     const struct grid *grid = &plan->program->grid;
     int cuts = grid->stages * grid->chunks - 1, pipelines = group_count(grid, GROUP_PIPELINE),
-        own = comm_rank(exec->comm), most = 0;
-    exec->channel = MEM_ARRAY(struct comm_channel *, cuts * PHASE_COUNT + 1);
+        own = comm_rank(engine->comm), most = 0;
+    engine->channel = MEM_ARRAY(struct comm_channel *, cuts * PHASE_COUNT + 1);
     for (int i = 0; i < pipelines * cuts * PHASE_COUNT; i++) {
         int cut = i / PHASE_COUNT % cuts, phase = i % PHASE_COUNT;
         int replica = i / PHASE_COUNT / cuts * grid->replicas_each;
@@ -160,25 +161,25 @@ static enum status open_channels(struct exec *exec) {
         bool back = phase == PHASE_BACKWARD;
         struct comm_channel *channel;
         TRY(comm_channel_new(
-            exec->comm, back ? high : low, back ? low : high, cut * PHASE_COUNT + phase,
+            engine->comm, back ? high : low, back ? low : high, cut * PHASE_COUNT + phase,
             plan_message_bytes(plan, cut, (enum phase)phase), plan->program->credits, &channel));
-        if (low == own || high == own) exec->channel[cut * PHASE_COUNT + phase] = channel;
+        if (low == own || high == own) engine->channel[cut * PHASE_COUNT + phase] = channel;
     }
     for (int i = 0; i < plan->micro_count; i++)
         for (int c = 0; c < cuts * PHASE_COUNT; c++)
             if (plan->micro[i].crossing[c].count > most) most = plan->micro[i].crossing[c].count;
-    exec->pieces = MEM_ARRAY(struct comm_piece, most + 1);
+    engine->pieces = MEM_ARRAY(struct comm_piece, most + 1);
     return STATUS_OK;
 }
 
-static enum status open_comm(struct exec *exec) {
-    const struct exec_meeting *meeting = &exec->meeting;
+static enum status open_comm(struct engine *engine) {
+    const struct engine_meeting *meeting = &engine->meeting;
     struct comm_config alone = {.rank = 0,
                                 .size = 1,
-                                .heap_bytes = plan_heap_bytes(exec->plan),
-                                .channel_bytes = plan_channel_bytes(exec->plan)};
-    return meeting->open ? meeting->open(meeting->context, exec->plan, &exec->comm)
-                         : comm_open("self", &alone, &exec->comm);
+                                .heap_bytes = plan_heap_bytes(engine->plan),
+                                .channel_bytes = plan_channel_bytes(engine->plan)};
+    return meeting->open ? meeting->open(meeting->context, engine->plan, &engine->comm)
+                         : comm_open("self", &alone, &engine->comm);
 }
 
 static void step_init(struct step *step, int ranks) {
@@ -198,80 +199,80 @@ static void step_free(struct step *step) {
     free(step->rank_ms);
 }
 
-static void make_room(struct exec *exec) {
-    const struct plan *plan = exec->plan;
-    exec->map = resource_map(plan->program, plan->grads, plan->chunk_count, plan->sizes);
-    exec->posted = MEM_ARRAY(struct posted, exec->map.first[RESOURCE_COUNT]);
-    exec->eval_shares = MEM_ARRAY(struct eval_share, plan->config.ranks);
-    exec->slot = MEM_ARRAY(struct slot, slot_count(plan));
+static void make_room(struct engine *engine) {
+    const struct plan *plan = engine->plan;
+    engine->map = resource_map(plan->program, plan->grads, plan->chunk_count, plan->sizes);
+    engine->posted = MEM_ARRAY(struct posted, engine->map.first[RESOURCE_COUNT]);
+    engine->eval_shares = MEM_ARRAY(struct eval_share, plan->config.ranks);
+    engine->slot = MEM_ARRAY(struct slot, slot_count(plan));
     if (plan->config.sync_bn && plan->config.cell.replica_count > 1)
-        exec->lockstep = MEM_ARRAY(struct pass_run, plan->config.replicas);
-    for (int i = 0; i < STEP_RING; i++) step_init(&exec->ring[i], plan->config.ranks);
+        engine->lockstep = MEM_ARRAY(struct pass_run, plan->config.replicas);
+    for (int i = 0; i < STEP_RING; i++) step_init(&engine->ring[i], plan->config.ranks);
 }
 
-static enum status set_up(struct exec *exec) {
-    const struct plan *plan = exec->plan;
+static enum status set_up(struct engine *engine) {
+    const struct plan *plan = engine->plan;
     const struct backend *backend = plan->device->backend;
-    make_room(exec);
-    exec_listen(exec, true);
-    TRY(open_groups(exec));
-    TRY(open_channels(exec));
-    TRY(exec_open_calls(exec));
-    TRY(store_new(plan->store, plan->device, exec->comm, &exec->store));
-    TRY(store_init(exec->store, plan->micro[0].graph, plan->config.seed));
+    make_room(engine);
+    engine_listen(engine, true);
+    TRY(open_groups(engine));
+    TRY(open_channels(engine));
+    TRY(engine_open_calls(engine));
+    TRY(store_new(plan->store, plan->device, engine->comm, &engine->store));
+    TRY(store_init(engine->store, plan->micro[0].graph, plan->config.seed));
     TRY(backend->memory_new(plan->device, plan->memory.activations, "activations",
-                            (void **)&exec->arena));
+                            (void **)&engine->arena));
     TRY(backend->memory_new(plan->device, plan->memory.scratch, "scratch",
-                            (void **)&exec->scratch));
-    TRY(make_runnables(exec));
-    TRY(open_loaders(exec));
-    exec_find_place(exec, true);
+                            (void **)&engine->scratch));
+    TRY(make_runnables(engine));
+    TRY(open_loaders(engine));
+    engine_find_place(engine, true);
     return STATUS_OK;
 }
 
-enum status exec_open(const struct exec_config *config, struct exec **out) {
-    struct exec *exec = *out = MEM_NEW(struct exec);
-    exec->plan = config->plan;
-    exec->state = config->state;
-    exec->meeting = config->meeting;
-    TRY(exec_check_place(exec->state, exec->plan));
-    TRY(open_comm(exec));
-    struct comm_group *world = comm_world(exec->comm);
+enum status engine_open(const struct engine_config *config, struct engine **out) {
+    struct engine *engine = *out = MEM_NEW(struct engine);
+    engine->plan = config->plan;
+    engine->state = config->state;
+    engine->meeting = config->meeting;
+    TRY(engine_check_place(engine->state, engine->plan));
+    TRY(open_comm(engine));
+    struct comm_group *world = comm_world(engine->comm);
     if (config->prepare) TRY(comm_agree(world, config->prepare(config->context)));
     mem_give_back(); /* what planning took and is free: memory of this plan is counted from here */
-    TRY(comm_agree(world, set_up(exec)));
-    return exec->state->values ? exec_take_values(exec) : STATUS_OK;
+    TRY(comm_agree(world, set_up(engine)));
+    return engine->state->values ? engine_take_values(engine) : STATUS_OK;
 }
 
-void exec_close(struct exec **pointer) {
-    struct exec *exec = *pointer;
-    if (!exec) return;
-    const struct plan *plan = exec->plan;
-    exec_listen(exec, false);
-    loader_free(&exec->train);
-    loader_free(&exec->eval);
+void engine_close(struct engine **pointer) {
+    struct engine *engine = *pointer;
+    if (!engine) return;
+    const struct plan *plan = engine->plan;
+    engine_listen(engine, false);
+    loader_free(&engine->train);
+    loader_free(&engine->eval);
     for (int i = 0; i < PLAN_MAX_MICRO; i++) {
-        for (int s = 0; exec->runnable[i].slot && s < slot_count(plan); s++)
-            free(exec->runnable[i].slot[s].address);
-        free(exec->runnable[i].slot);
+        for (int s = 0; engine->runnable[i].slot && s < slot_count(plan); s++)
+            free(engine->runnable[i].slot[s].address);
+        free(engine->runnable[i].slot);
     }
-    if (exec->arena)
-        plan->device->backend->memory_free(plan->device, exec->arena, plan->memory.activations);
-    if (exec->scratch)
-        plan->device->backend->memory_free(plan->device, exec->scratch, plan->memory.scratch);
-    store_free(&exec->store);
-    comm_close(&exec->comm);
-    for (int i = 0; i < STEP_RING; i++) step_free(&exec->ring[i]);
-    free(exec->slot);
-    free(exec->lockstep);
-    free(exec->posted);
-    free(exec->channel);
-    free(exec->calls);
-    free(exec->pieces);
-    free(exec->eval_shares);
-    free(exec->broadcast.first_steps);
-    free(exec->own_statistics);
-    free(exec->scores);
-    free(exec);
+    if (engine->arena)
+        plan->device->backend->memory_free(plan->device, engine->arena, plan->memory.activations);
+    if (engine->scratch)
+        plan->device->backend->memory_free(plan->device, engine->scratch, plan->memory.scratch);
+    store_free(&engine->store);
+    comm_close(&engine->comm);
+    for (int i = 0; i < STEP_RING; i++) step_free(&engine->ring[i]);
+    free(engine->slot);
+    free(engine->lockstep);
+    free(engine->posted);
+    free(engine->channel);
+    free(engine->calls);
+    free(engine->pieces);
+    free(engine->eval_shares);
+    free(engine->broadcast.first_steps);
+    free(engine->own_statistics);
+    free(engine->scores);
+    free(engine);
     *pointer = NULL;
 }

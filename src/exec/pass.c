@@ -33,22 +33,23 @@ static bool runs_forward(enum pass pass) {
 }
 
 /* Whoever watches the nodes of a step is told what the kernel took. */
-static enum status run_kernel(struct exec *exec, const struct graph *graph, const struct node *node,
-                              void **in, void **out) {
-    const struct exec_observer *observer = &exec->state->observer;
+static enum status run_kernel(struct engine *engine, const struct graph *graph,
+                              const struct node *node, void **in, void **out) {
+    const struct engine_observer *observer = &engine->state->observer;
     if (!node->kernel) return STATUS_OK;
-    if (!observer->node || !list_is_step(exec->list_name))
-        return kernel_run(node->kernel, in, out, exec->scratch, NULL);
+    if (!observer->node || !list_is_step(engine->list_name))
+        return kernel_run(node->kernel, in, out, engine->scratch, NULL);
     int64_t begin = clock_ns();
-    TRY(kernel_run(node->kernel, in, out, exec->scratch, NULL));
+    TRY(kernel_run(node->kernel, in, out, engine->scratch, NULL));
     observer->node(observer->context, graph, node, clock_ns() - begin);
     return STATUS_OK;
 }
 
 /* A gradient of the first micro-batch goes straight into its accumulator; later ones go through a
  * temporary and are added, since no kernel accumulates. */
-static enum status run_node(struct exec *exec, const struct graph *graph, const struct node *node,
-                            void **address, const struct pass_config *config) {
+static enum status run_node(struct engine *engine, const struct graph *graph,
+                            const struct node *node, void **address,
+                            const struct pass_config *config) {
     void *in[OP_MAX_IN], *out[OP_MAX_OUT];
     int use[OP_MAX_OUT];
     for (int i = 0; i < node->in_count; i++) in[i] = address[node->in[i]];
@@ -57,26 +58,26 @@ static enum status run_node(struct exec *exec, const struct graph *graph, const 
         out[i] = address[node->out[i]];
         use[i] = config->grad < 0 ? -1 : value->use;
         if (use[i] >= 0 && config->fresh)
-            out[i] = store_use_gradient(exec->store, config->grad, use[i]).data;
+            out[i] = store_use_gradient(engine->store, config->grad, use[i]).data;
     }
-    TRY(run_kernel(exec, graph, node, in, out));
+    TRY(run_kernel(engine, graph, node, in, out));
     for (int i = 0; i < node->out_count; i++) {
         if (use[i] >= 0 && !config->fresh)
-            TRY(store_collect(exec->store, config->grad, use[i], out[i], false));
+            TRY(store_collect(engine->store, config->grad, use[i], out[i], false));
     }
     return STATUS_OK;
 }
 
 /* Operations of the I half may make weight gradients too (batch norm): when the halves run apart,
  * these wait in the slot until W names the buffer they go to. */
-static enum status collect_from_input_half(struct exec *exec, const struct graph *graph,
+static enum status collect_from_input_half(struct engine *engine, const struct graph *graph,
                                            void **address, const struct pass_config *config,
                                            struct node_range range) {
     for (int u = 0; u < graph->use_count; u++) {
         int value = graph->uses[u].gradient, producer = graph->values[value].producer;
         if (producer < range.begin || producer >= range.end) continue;
         if (graph->nodes[producer].half != OP_HALF_I) continue;
-        TRY(store_collect(exec->store, config->grad, u, address[value], config->fresh));
+        TRY(store_collect(engine->store, config->grad, u, address[value], config->fresh));
     }
     return STATUS_OK;
 }
@@ -126,33 +127,33 @@ static enum status clear_value(const struct pass_run *run, int value) {
 
 /* All members' vectors, in member order. Long ones go in pieces through scratch, which has room for
  * all of them (op/sync_norm.c). */
-static enum status post_piece(struct exec *exec, struct pass_run *run) {
+static enum status post_piece(struct engine *engine, struct pass_run *run) {
     size_t bytes = given_bytes(run), left = bytes - run->exchanged;
     bool whole = bytes <= COMM_EXCHANGE_BYTES;
     run->piece = left < COMM_EXCHANGE_BYTES ? left : COMM_EXCHANGE_BYTES;
-    exec->awaiting = &exec->request;
+    engine->awaiting = &engine->request;
     return comm_exchange_post(
         run->config.sharers, address_of(run, node_of(run)->in[0]) + run->exchanged, run->piece,
-        whole ? address_of(run, node_of(run)->out[0]) : exec->scratch, &exec->request);
+        whole ? address_of(run, node_of(run)->out[0]) : engine->scratch, &engine->request);
 }
 
-static enum status begin_exchange(struct exec *exec, struct pass_run *run) {
+static enum status begin_exchange(struct engine *engine, struct pass_run *run) {
     if (is_absent(run->config.pass)) TRY(clear_value(run, node_of(run)->in[0]));
     run->exchanging = true;
     run->exchanged = 0;
-    return post_piece(exec, run);
+    return post_piece(engine, run);
 }
 
 /* A piece has come: the next one, or the next node. */
-static enum status end_piece(struct exec *exec, struct pass_run *run) {
+static enum status end_piece(struct engine *engine, struct pass_run *run) {
     size_t bytes = given_bytes(run);
     char *all = address_of(run, node_of(run)->out[0]);
     int members = comm_group_count(run->config.sharers);
     for (int m = 0; bytes > COMM_EXCHANGE_BYTES && m < members; m++)
         TRY(copy_bytes(run, all + (size_t)m * bytes + run->exchanged,
-                       exec->scratch + (size_t)m * run->piece, run->piece));
+                       engine->scratch + (size_t)m * run->piece, run->piece));
     run->exchanged += run->piece;
-    if (run->exchanged < bytes) return post_piece(exec, run);
+    if (run->exchanged < bytes) return post_piece(engine, run);
     run->exchanging = false;
     run->node++;
     return STATUS_OK;
@@ -175,7 +176,7 @@ static int64_t exchanges_of(const struct plan *plan, const struct instr *instr) 
     return count;
 }
 
-int64_t exec_most_waits(const struct plan *plan, const struct instr_list *list) {
+int64_t engine_most_waits(const struct plan *plan, const struct instr_list *list) {
     int64_t count = 0;
     for (int i = 0; i < list->count; i++) {
         const struct instr *instr = &list->items[i];
@@ -194,16 +195,16 @@ static bool shares_here(const struct pass_run *run) {
 }
 
 /* *ended tells that the one who looks on has seen enough. */
-static enum status run_nodes(struct exec *exec, struct pass_run *run, bool *ended) {
+static enum status run_nodes(struct engine *engine, struct pass_run *run, bool *ended) {
     const struct graph *graph = run->runnable->plan->graph;
     const struct pass_config *config = &run->config;
     void **address = run->runnable->slot[run->slot].address;
     for (; run->node < run->end; run->node++) {
         if (!in_pass(run)) continue;
-        if (shares_here(run)) return begin_exchange(exec, run);
-        TRY(run_node(exec, graph, node_of(run), address, config));
-        exec_progress(exec);
-        TRY(exec->comm_status);
+        if (shares_here(run)) return begin_exchange(engine, run);
+        TRY(run_node(engine, graph, node_of(run), address, config));
+        engine_progress(engine);
+        TRY(engine->comm_status);
         *ended =
             config->after && config->after(config->context, run->runnable, run->slot, run->node);
         if (*ended) return STATUS_OK;
@@ -211,14 +212,14 @@ static enum status run_nodes(struct exec *exec, struct pass_run *run, bool *ende
     return STATUS_OK;
 }
 
-enum status pass_go_on(struct exec *exec, struct pass_run *run) {
+enum status pass_go_on(struct engine *engine, struct pass_run *run) {
     bool ended = false;
-    if (run->exchanging) TRY(end_piece(exec, run));
+    if (run->exchanging) TRY(end_piece(engine, run));
     if (run->exchanging) return STATUS_OK;
-    TRY(run_nodes(exec, run, &ended));
-    if (exec->awaiting || ended) return STATUS_OK;
+    TRY(run_nodes(engine, run, &ended));
+    if (engine->awaiting || ended) return STATUS_OK;
     if (run->config.pass != PASS_WEIGHT_HALF) return STATUS_OK;
-    return collect_from_input_half(exec, run->runnable->plan->graph,
+    return collect_from_input_half(engine, run->runnable->plan->graph,
                                    run->runnable->slot[run->slot].address, &run->config,
                                    range_of(run->runnable->plan, &run->config));
 }
@@ -227,7 +228,7 @@ enum status pass_go_on(struct exec *exec, struct pass_run *run) {
 
 /* Up to the next node that shares, which is counted where there is one. Graphs of other sizes may
  * have other nodes between (reorders), but share the same things in the same order. */
-static enum status run_to_exchange(struct exec *exec, struct pass_run *run, int *sharing) {
+static enum status run_to_exchange(struct engine *engine, struct pass_run *run, int *sharing) {
     const struct graph *graph = run->runnable->plan->graph;
     void **address = run->runnable->slot[run->slot].address;
     for (; run->node < run->end; run->node++) {
@@ -237,7 +238,7 @@ static enum status run_to_exchange(struct exec *exec, struct pass_run *run, int 
             ++*sharing;
             break;
         }
-        TRY(run_node(exec, graph, node, address, &run->config));
+        TRY(run_node(engine, graph, node, address, &run->config));
     }
     return STATUS_OK;
 }
@@ -258,12 +259,12 @@ static enum status share(struct pass_run *runs, int count) {
     return STATUS_OK;
 }
 
-enum status pass_run_lockstep(struct exec *exec, struct pass_run *runs, int count) {
+enum status pass_run_lockstep(struct engine *engine, struct pass_run *runs, int count) {
     int sharing = count;
     for (int i = 0; i < count; i++) pass_begin(&runs[i]);
     while (sharing > 0) {
         sharing = 0;
-        for (int i = 0; i < count; i++) TRY(run_to_exchange(exec, &runs[i], &sharing));
+        for (int i = 0; i < count; i++) TRY(run_to_exchange(engine, &runs[i], &sharing));
         CHECK(sharing == 0 || sharing == count, "%d of %d replicas share", sharing, count);
         if (sharing) TRY(share(runs, count));
     }

@@ -4,17 +4,17 @@
 
 #include "exec/state.h"
 
-static inline int chunk_of(const struct exec *exec, const struct instr *instr) {
-    return grid_chunk(&exec->plan->program->grid, instr->stage);
+static inline int chunk_of(const struct engine *engine, const struct instr *instr) {
+    return grid_chunk(&engine->plan->program->grid, instr->stage);
 }
 
 /* Slots are counted through all chunks. */
-static inline int slot_index(const struct exec *exec, const struct instr *instr) {
-    return sizes_slot(exec->plan->sizes, chunk_of(exec, instr), instr->slot);
+static inline int slot_index(const struct engine *engine, const struct instr *instr) {
+    return sizes_slot(engine->plan->sizes, chunk_of(engine, instr), instr->slot);
 }
 
-static inline struct slot *slot_of(const struct exec *exec, const struct instr *instr) {
-    return &exec->slot[slot_index(exec, instr)];
+static inline struct slot *slot_of(const struct engine *engine, const struct instr *instr) {
+    return &engine->slot[slot_index(engine, instr)];
 }
 
 #endif

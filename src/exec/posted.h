@@ -6,7 +6,7 @@
 #include "comm/comm.h"
 #include "program/resource.h"
 
-struct exec;
+struct engine;
 struct step;
 
 /* An operation that an instruction posted, done later; the first instruction that touches its
@@ -26,7 +26,7 @@ struct posted {
 
 /* Local. Where what an instruction posts is kept; is something under way on the one buffer of a
  * kind? */
-struct posted *exec_posted(struct exec *exec, const struct instr *instr);
-bool exec_is_under_way(const struct exec *exec, enum resource kind);
+struct posted *engine_posted(struct engine *engine, const struct instr *instr);
+bool engine_is_under_way(const struct engine *engine, enum resource kind);
 
 #endif

@@ -2,7 +2,7 @@
 #ifndef EXEC_RUNNABLE_H
 #define EXEC_RUNNABLE_H
 
-#include "exec/exec.h"
+#include "exec/engine.h"
 
 struct step;
 

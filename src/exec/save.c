@@ -19,41 +19,41 @@
 
 /* --- meetings --- */
 
-static enum status meet(struct exec *exec, const struct instr *instr) {
-    struct saving *saving = exec->saving;
+static enum status meet(struct engine *engine, const struct instr *instr) {
+    struct saving *saving = engine->saving;
     saving->meeting++;
-    exec->awaiting = &exec->request;
-    return comm_exchange_post(exec->group[instr->group], &saving->own, sizeof saving->own,
-                              saving->all, &exec->request);
+    engine->awaiting = &engine->request;
+    return comm_exchange_post(engine->group[instr->group], &saving->own, sizeof saving->own,
+                              saving->all, &engine->request);
 }
 
-static int rank_of(const struct exec *exec, int group, int member) {
-    const struct program *program = exec->plan->program;
+static int rank_of(const struct engine *engine, int group, int member) {
+    const struct program *program = engine->plan->program;
     enum group_family family = program->group[group];
     return group_rank(&program->grid, family,
-                      group_of(&program->grid, family, exec->plan->config.rank), member);
+                      group_of(&program->grid, family, engine->plan->config.rank), member);
 }
 
 /* All fail with the first member that did. */
-static enum status agreed(const struct exec *exec, const struct instr *instr) {
-    const struct saving *saving = exec->saving;
+static enum status agreed(const struct engine *engine, const struct instr *instr) {
+    const struct saving *saving = engine->saving;
     for (int m = 0; m < saving->members; m++) {
         if (saving->all[m].status == STATUS_OK) continue;
-        comm_blame(exec->comm, rank_of(exec, instr->group, m));
+        comm_blame(engine->comm, rank_of(engine, instr->group, m));
         return (enum status)saving->all[m].status;
     }
     return STATUS_OK;
 }
 
 /* Ends an instruction of two meetings: `act` is what the first member does between them. */
-static enum status meet_twice(struct exec *exec, const struct instr *instr,
-                              enum status (*act)(struct exec *exec)) {
-    struct saving *saving = exec->saving;
-    if (saving->meeting == 0) return meet(exec, instr);
-    TRY(agreed(exec, instr));
+static enum status meet_twice(struct engine *engine, const struct instr *instr,
+                              enum status (*act)(struct engine *engine)) {
+    struct saving *saving = engine->saving;
+    if (saving->meeting == 0) return meet(engine, instr);
+    TRY(agreed(engine, instr));
     if (saving->meeting == 1) {
-        if (saving->member == 0) saving->own.status = (int32_t)act(exec);
-        return meet(exec, instr);
+        if (saving->member == 0) saving->own.status = (int32_t)act(engine);
+        return meet(engine, instr);
     }
     saving->meeting = 0;
     return STATUS_OK;
@@ -65,32 +65,32 @@ static int parts_of(const struct saving *saving) {
     return saving->config || saving->values ? PART_COUNT : PART_MODEL + 1;
 }
 
-static struct tensor_share share_of(const struct exec *exec) {
-    const struct saving *saving = exec->saving;
-    const struct grid_cell *cell = &exec->plan->config.cell;
+static struct tensor_share share_of(const struct engine *engine) {
+    const struct saving *saving = engine->saving;
+    const struct grid_cell *cell = &engine->plan->config.cell;
     return (struct tensor_share){.first_replica =
                                      cell->role == GRID_STAGE && cell->first_replica == 0,
                                  .whole = saving->whole,
                                  .whole_count = saving->whole_count};
 }
 
-static enum status begin(struct exec *exec) {
+static enum status begin(struct engine *engine) {
     uint64_t bytes = 0;
-    if (exec->saving->values) return STATUS_OK;
-    for (int m = 0; m < exec->saving->members; m++)
-        for (int p = 0; p < PART_COUNT; p++) bytes += exec->saving->all[m].bytes[p];
-    return checkpoint_begin(exec->saving, bytes);
+    if (engine->saving->values) return STATUS_OK;
+    for (int m = 0; m < engine->saving->members; m++)
+        for (int p = 0; p < PART_COUNT; p++) bytes += engine->saving->all[m].bytes[p];
+    return checkpoint_begin(engine->saving, bytes);
 }
 
-enum status run_OPEN(struct exec *exec, const struct instr *instr) {
-    struct saving *saving = exec->saving;
-    struct tensor_share share = share_of(exec);
-    saving->member = comm_group_member(exec->group[instr->group]);
-    saving->members = comm_group_count(exec->group[instr->group]);
+enum status run_OPEN(struct engine *engine, const struct instr *instr) {
+    struct saving *saving = engine->saving;
+    struct tensor_share share = share_of(engine);
+    saving->member = comm_group_member(engine->group[instr->group]);
+    saving->members = comm_group_count(engine->group[instr->group]);
     for (int p = 0; p < parts_of(saving) && saving->meeting == 0; p++)
-        saving->own.tensors[p] =
-            tensors_count(exec->store->layout, (enum tensor_part)p, &share, &saving->own.bytes[p]);
-    return meet_twice(exec, instr, begin);
+        saving->own.tensors[p] = tensors_count(engine->store->layout, (enum tensor_part)p, &share,
+                                               &saving->own.bytes[p]);
+    return meet_twice(engine, instr, begin);
 }
 
 /* --- files --- */
@@ -118,11 +118,11 @@ static char *file_name(int part, struct writers writers) {
     return mem_format("%s-%05d-of-%05d.safetensors", name, writers.number + 1, writers.count);
 }
 
-static enum status write_part(struct exec *exec, int part, struct writers writers) {
-    struct saving *saving = exec->saving;
-    struct tensor_share share = share_of(exec);
+static enum status write_part(struct engine *engine, int part, struct writers writers) {
+    struct saving *saving = engine->saving;
+    struct tensor_share share = share_of(engine);
     if (saving->values)
-        return tensors_keep(exec->store, (enum tensor_part)part, &share, saving->values);
+        return tensors_keep(engine->store, (enum tensor_part)part, &share, saving->values);
     char *name = file_name(part, writers), *path = mem_format("%s/%s", saving->temporary, name);
     enum status status = STATUS_OK;
     if (!file_exists(saving->temporary))
@@ -131,7 +131,7 @@ static enum status write_part(struct exec *exec, int part, struct writers writer
                       "that rank 0 made\n  all ranks need the folder --out, on a disk they share",
                       saving->temporary);
     if (status == STATUS_OK)
-        status = tensors_write(exec->store, (enum tensor_part)part, &share, path,
+        status = tensors_write(engine->store, (enum tensor_part)part, &share, path,
                                &saving->own.mark[part]);
     free(path);
     free(name);
@@ -139,12 +139,12 @@ static enum status write_part(struct exec *exec, int part, struct writers writer
 }
 
 /* A failure is told at COMMIT's first meeting. */
-enum status run_WRITE(struct exec *exec, const struct instr *instr) {
-    struct saving *saving = exec->saving;
+enum status run_WRITE(struct engine *engine, const struct instr *instr) {
+    struct saving *saving = engine->saving;
     (void)instr;
     for (int p = 0; p < parts_of(saving) && saving->own.status == STATUS_OK; p++) {
         struct writers writers = writers_of(saving, p, saving->member);
-        if (writers.number >= 0) saving->own.status = (int32_t)write_part(exec, p, writers);
+        if (writers.number >= 0) saving->own.status = (int32_t)write_part(engine, p, writers);
     }
     return STATUS_OK;
 }
@@ -212,8 +212,8 @@ static enum status remove_other_form(const struct saving *saving, int count) {
     return status;
 }
 
-static enum status commit(struct exec *exec) {
-    const struct saving *saving = exec->saving;
+static enum status commit(struct engine *engine) {
+    const struct saving *saving = engine->saving;
     int count = 0;
     if (saving->values) return STATUS_OK;
     struct manifest_file *files =
@@ -228,15 +228,15 @@ static enum status commit(struct exec *exec) {
     return status;
 }
 
-enum status run_COMMIT(struct exec *exec, const struct instr *instr) {
-    return meet_twice(exec, instr, commit);
+enum status run_COMMIT(struct engine *engine, const struct instr *instr) {
+    return meet_twice(engine, instr, commit);
 }
 
-enum status exec_save(struct exec *exec, struct saving *saving) {
-    saving->all = MEM_ARRAY(struct save_report, comm_size(exec->comm));
-    exec->saving = saving;
-    enum status status = exec_run_list(exec, LIST_SAVE);
-    exec->saving = NULL;
+enum status engine_save(struct engine *engine, struct saving *saving) {
+    saving->all = MEM_ARRAY(struct save_report, comm_size(engine->comm));
+    engine->saving = saving;
+    enum status status = engine_run_list(engine, LIST_SAVE);
+    engine->saving = NULL;
     for (int i = 0; i < saving->whole_count; i++) free(saving->whole[i].plain);
     free(saving->whole);
     free(saving->all);

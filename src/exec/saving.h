@@ -36,7 +36,7 @@ struct saving {
 };
 
 /* Collective, blocking. Runs the list. */
-enum status exec_save(struct exec *exec, struct saving *saving);
+enum status engine_save(struct engine *engine, struct saving *saving);
 
 /* Local, blocking; the first member alone. Makes the folder where there is room for so many bytes;
  * puts a manifest of these files into it and gives it its name. */

@@ -1,8 +1,8 @@
-/* The executor's state; private to src/exec. */
+/* The engine's state; private to src/exec. */
 #ifndef EXEC_STATE_H
 #define EXEC_STATE_H
 
-#include "exec/exec.h"
+#include "exec/engine.h"
 #include "exec/posted.h"
 #include "exec/runnable.h"
 #include "exec/step.h"
@@ -58,10 +58,10 @@ struct call {
     int32_t stage, micro, what; /* operands and flags */
 };
 
-struct exec {
+struct engine {
     const struct plan *plan;
     struct train_state *state; /* of the run */
-    struct exec_meeting meeting;
+    struct engine_meeting meeting;
     struct comm *comm;
     struct comm_group *group[PROGRAM_MAX_GROUPS]; /* of the program; NULL: this rank is in none */
     struct comm_channel **channel; /* per cut of the model and direction; NULL: not an end */
@@ -102,10 +102,10 @@ struct exec {
     int under_way;           /* how many operations there are in all */
     struct posted *posting;  /* being posted now; NULL: none */
     enum status comm_status; /* first failure of moving operations on between nodes */
-    bool failed_alone;       /* as exec_failed_alone */
+    bool failed_alone;       /* as engine_failed_alone */
 
     /* Of evaluations and checkpoints, between steps. */
-    const struct exec_sink *sink;               /* of OUTPUT; NULL: nobody asked */
+    const struct engine_sink *sink;             /* of OUTPUT; NULL: nobody asked */
     float *scores;                              /* plain, where they lie otherwise; else NULL */
     struct eval_share eval_share, *eval_shares; /* this rank's; of all ranks */
     char *own_statistics;  /* while another rank's stand in for them; NULL: they do not */
@@ -113,66 +113,66 @@ struct exec {
 };
 
 /* Local, alike on all ranks. STATUS_USAGE where no step of a plan begins where the training is. */
-enum status exec_check_place(const struct train_state *state, const struct plan *plan);
-/* Local. Moves the executor there; a new one reads the first samples already. */
-void exec_find_place(struct exec *exec, bool new);
+enum status engine_check_place(const struct train_state *state, const struct plan *plan);
+/* Local. Moves the engine there; a new one reads the first samples already. */
+void engine_find_place(struct engine *engine, bool new);
 /* Collective, blocking. Of the values that the state brings, those that this rank holds. */
-enum status exec_take_values(struct exec *exec);
+enum status engine_take_values(struct engine *engine);
 
 /* Local. Points the inputs of a micro_plan at the samples of a micro-batch of a step. */
 void bind_inputs(const struct step *step, struct runnable *runnable, int slot,
                  const struct micro_batch *samples);
 
 /* Local. Points a pass at its first node; runs it up to its end or to the next exchange, which it
- * posts: exec->awaiting tells which. Fails where a kernel does, or where operations do that are
- * moved on between nodes (exec->comm_status). */
+ * posts: engine->awaiting tells which. Fails where a kernel does, or where operations do that are
+ * moved on between nodes (engine->comm_status). */
 void pass_begin(struct pass_run *run);
-enum status pass_go_on(struct exec *exec, struct pass_run *run);
+enum status pass_go_on(struct engine *engine, struct pass_run *run);
 /* Local. Runs passes of one device that share statistics in lockstep: each up to where they share,
  * then all share, and so on. */
-enum status pass_run_lockstep(struct exec *exec, struct pass_run *runs, int count);
+enum status pass_run_lockstep(struct engine *engine, struct pass_run *runs, int count);
 
 /* Local. Whether this rank's loss and gradients alone decide (one rank), or all ranks' together. */
-static inline bool is_alone(const struct exec *exec) {
-    return comm_size(exec->comm) == 1;
+static inline bool is_alone(const struct engine *engine) {
+    return comm_size(engine->comm) == 1;
 }
 
 /* Local. Runs a list from its first instruction, one call an instruction: as far as it goes without
- * waiting. exec->awaiting is what the instruction waits for, if it does: call again when that is
+ * waiting. engine->awaiting is what the instruction waits for, if it does: call again when that is
  * done. *ended is set behind the last one. */
-void exec_begin_list(struct exec *exec, enum list_name name);
-enum status exec_advance(struct exec *exec, bool *ended);
+void engine_begin_list(struct engine *engine, enum list_name name);
+enum status engine_advance(struct engine *engine, bool *ended);
 /* Blocking. The one place where the executor waits for other ranks. */
-enum status exec_wait(struct exec *exec);
+enum status engine_wait(struct engine *engine);
 /* Collective, blocking. What REPORT has posted, if it is under way. */
-enum status exec_await_losses(struct exec *exec);
+enum status engine_await_losses(struct engine *engine);
 /* Collective, blocking. The list from begin to end, and what it posted; but what a step leaves
  * under way on what lasts (resource_lasts) goes on until somebody touches that, or a list begins
  * that is no step. */
-enum status exec_run_list(struct exec *exec, enum list_name name);
+enum status engine_run_list(struct engine *engine, enum list_name name);
 
-/* Local. The communicator tells when what is posted is done; until exec_listen(exec, false). */
-void exec_listen(struct exec *exec, bool on);
+/* Local. The communicator tells when what is posted is done; until engine_listen(engine, false). */
+void engine_listen(struct engine *engine, bool on);
 
 /* Collective over the job, not blocking. Declares the channels from the driver, where there is one.
  */
-enum status exec_open_calls(struct exec *exec);
+enum status engine_open_calls(struct engine *engine);
 
 /* Local. Moves reductions under way on; called between pieces of computation. */
-void exec_progress(struct exec *exec);
+void engine_progress(struct engine *engine);
 
 /* Local. Each rank's own running statistics, where STATS_ALL has replaced them. */
-enum status restore_statistics(struct exec *exec);
+enum status restore_statistics(struct engine *engine);
 
 /* Local. Logs which value was the first to be not finite in the step under way; returns
  * STATUS_NUMERIC. */
-enum status numeric_failure(struct exec *exec, const char *what, double value);
+enum status numeric_failure(struct engine *engine, const char *what, double value);
 /* Local. The same of the norm of a step whose STEP has run. */
-enum status numeric_failure_of_norm(struct exec *exec, const struct step *step);
+enum status numeric_failure_of_norm(struct engine *engine, const struct step *step);
 /* Local. The first parameter whose gradient, of a buffer that STEP reads, is not finite here. */
-const char *numeric_bad_gradient(const struct exec *exec, int grad);
+const char *numeric_bad_gradient(const struct engine *engine, int grad);
 /* Local. The same of an evaluation, and of a parameter after the step's update. */
-enum status numeric_failure_of_evaluation(struct exec *exec, double loss);
-enum status numeric_failure_of_update(struct exec *exec, const struct step *step);
+enum status numeric_failure_of_evaluation(struct engine *engine, double loss);
+enum status numeric_failure_of_update(struct engine *engine, const struct step *step);
 
 #endif

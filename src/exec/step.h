@@ -7,7 +7,7 @@
 #define EXEC_STEP_H
 
 #include "base/exact.h"
-#include "exec/exec.h"
+#include "exec/engine.h"
 
 /* Sums over the micro-batches of a step or an evaluation. */
 struct tally {
@@ -24,7 +24,7 @@ enum { LOSS_PARTS = 4 };
 struct step_share {
     struct tally tally;
     double loss[GRAPH_MAX_LOSSES][LOSS_PARTS];
-    struct exec_request request;
+    struct step_request request;
     double busy_ms; /* of this step, without waiting for others */
     double came_ms; /* likewise, but with waiting for messages */
 };
@@ -55,9 +55,9 @@ struct step {
     bool updated;                      /* its STEP has run */
     bool update_is_finite;             /* all parameters were finite after that */
     struct step_share share, *shares;  /* this rank's; of all ranks */
-    struct exec_request asked, agreed; /* by this rank; by any rank */
+    struct step_request asked, agreed; /* by this rank; by any rank */
     double *rank_loss, *rank_ms;       /* per rank, for whoever watches */
-    struct exec_times times;
+    struct step_times times;
     int64_t begin_ns;
 };
 

@@ -9,13 +9,13 @@
 #include "exec/stop.h"
 
 struct run {
-    struct exec **exec;
+    struct engine **engine;
     const struct train_config *config;
     const struct train_observer *observer;
-    struct checkpoint_state *done; /* of the training's state, which the executor moves on */
+    struct checkpoint_state *done; /* of the training's state, which the engine moves on */
     struct train_result result;
     int64_t total;
-    struct exec_request agreed; /* what the ranks asked for at the last step */
+    struct step_request agreed; /* what the ranks asked for at the last step */
     int64_t normed;             /* the steps whose norms are known */
     double first_loss, smooth_loss,
         lowest_loss; /* of a range test; the latter is of the smoothed */
@@ -26,13 +26,13 @@ struct run {
  */
 static void tell_norm(struct run *run, int64_t steps) {
     double norm;
-    if (run->normed == steps || !exec_norm(*run->exec, run->normed, &norm)) return;
+    if (run->normed == steps || !engine_norm(*run->engine, run->normed, &norm)) return;
     run->observer->norm(run->observer->context, run->normed++, norm);
     run->result.steps = run->normed;
 }
 
 static enum status settle(struct run *run) {
-    enum status status = exec_settle(*run->exec);
+    enum status status = engine_settle(*run->engine);
     tell_norm(run, run->done->step);
     return status;
 }
@@ -42,10 +42,10 @@ static enum status save_together(struct run *run) {
     enum status ready = STATUS_OK;
     TRY(settle(run));
     run->observer->starting(run->observer->context, "SAVE", run->done->step);
-    TRY(exec_compare_copies(*run->exec));
-    if (comm_rank(exec_comm(*run->exec)) == 0)
+    TRY(engine_compare_copies(*run->engine));
+    if (comm_rank(engine_comm(*run->engine)) == 0)
         ready = run->observer->saving(run->observer->context, run->done->step);
-    return checkpoint_save(&run->config->checkpoint, *run->exec, run->done, ready);
+    return checkpoint_save(&run->config->checkpoint, *run->engine, run->done, ready);
 }
 
 static enum status save(struct run *run) {
@@ -63,7 +63,7 @@ static double score_of(const struct eval_result *eval) {
 static enum status evaluate(struct run *run, bool *best) {
     TRY(settle(run));
     run->observer->starting(run->observer->context, "EVAL", run->done->step);
-    TRY(exec_evaluate(*run->exec, &run->result.eval));
+    TRY(engine_evaluate(*run->engine, &run->result.eval));
     run->result.evaluated = true;
     run->observer->evaluated(run->observer->context, run->done->step, &run->result.eval);
     double score = score_of(&run->result.eval);
@@ -84,7 +84,7 @@ static enum status after_step(struct run *run) {
     if (due(run->done->step, config->eval_every) || (end && config->eval_at_end))
         TRY(evaluate(run, &best));
     bool asked = run->agreed.save;
-    if (asked && comm_rank(exec_comm(*run->exec)) == 0)
+    if (asked && comm_rank(engine_comm(*run->engine)) == 0)
         log_note("saving after step %lld, as asked", (long long)run->done->step);
     bool saving =
         config->save_every > 0 && (due(run->done->step, config->save_every) || best || end);
@@ -102,9 +102,9 @@ static bool asks_to_save(const struct run *run) {
     return stop_take_save() && !run->agreed.save;
 }
 
-static struct exec_request request_now(const struct run *run) {
+static struct step_request request_now(const struct run *run) {
     int64_t deadline = run->config->deadline_ns;
-    return (struct exec_request){.signal = stop_signal(),
+    return (struct step_request){.signal = stop_signal(),
                                  .save = asks_to_save(run),
                                  .time_up = deadline && clock_ns() >= deadline};
 }
@@ -114,13 +114,13 @@ static struct exec_request request_now(const struct run *run) {
 static bool range_is_over(struct run *run, const struct step_result *step) {
     enum { FAR = 4 };
     const double keep = 0.8;
-    if (exec_plan(*run->exec)->config.lr.policy != LR_RANGE) return false;
+    if (engine_plan(*run->engine)->config.lr.policy != LR_RANGE) return false;
     bool begins = isnan(run->first_loss);
     if (begins) run->first_loss = run->smooth_loss = run->lowest_loss = step->loss;
     run->smooth_loss = keep * run->smooth_loss + (1 - keep) * step->loss;
     run->lowest_loss = fmin(run->lowest_loss, run->smooth_loss);
     if (step->loss <= run->first_loss || step->loss <= FAR * run->lowest_loss) return false;
-    if (comm_rank(exec_comm(*run->exec)) == 0)
+    if (comm_rank(engine_comm(*run->engine)) == 0)
         log_note("range test: over at step %lld: at a learning rate of %.2g the loss is %.4g, from "
                  "%.4g at its lowest",
                  (long long)run->done->step, step->lr, step->loss, run->lowest_loss);
@@ -129,10 +129,10 @@ static bool range_is_over(struct run *run, const struct step_result *step) {
 
 static enum status one_step(struct run *run) {
     struct step_result step;
-    struct exec_request request = request_now(run);
+    struct step_request request = request_now(run);
     int64_t number = run->done->step;
-    exec_ask(*run->exec, &request);
-    enum status status = exec_step(*run->exec, &step);
+    engine_ask(*run->engine, &request);
+    enum status status = engine_step(*run->engine, &step);
     tell_norm(run, number); /* of the step before */
     TRY(status);
     run->agreed = step.request;
@@ -143,7 +143,7 @@ static enum status one_step(struct run *run) {
     if (over) run->total = run->done->step;
     bool last = run->done->step == run->total || cause_to_stop(run) != STOP_END;
     if (last) TRY(settle(run));
-    if (last) TRY(exec_drain(*run->exec));
+    if (last) TRY(engine_drain(*run->engine));
     if (over) return STATUS_OK; /* what has come apart is neither tested nor kept */
     return after_step(run);
 }
@@ -154,7 +154,7 @@ static enum status change_plan(struct run *run) {
         config->next_plan ? config->next_plan(config->context, run->done->step) : NULL;
     if (!next) return STATUS_OK;
     TRY(settle(run));
-    TRY(exec_change_plan(run->exec, next));
+    TRY(engine_change_plan(run->engine, next));
     run->total = next->config.steps;
     return STATUS_OK;
 }
@@ -173,11 +173,11 @@ struct train_state train_fresh(void) {
     return (struct train_state){.done = {.best_step = -1, .saved_step = -1}, .lr = NAN};
 }
 
-enum status train_all(struct exec **exec, const struct train_config *config,
+enum status train_all(struct engine **engine, const struct train_config *config,
                       const struct train_observer *observer, struct train_result *out) {
-    struct train_state *state = exec_state(*exec);
-    int64_t first = state->done.step, total = exec_plan(*exec)->config.steps;
-    struct run run = {.exec = exec,
+    struct train_state *state = engine_state(*engine);
+    int64_t first = state->done.step, total = engine_plan(*engine)->config.steps;
+    struct run run = {.engine = engine,
                       .config = config,
                       .observer = observer,
                       .done = &state->done,

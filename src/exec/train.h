@@ -3,7 +3,7 @@
 #define EXEC_TRAIN_H
 
 #include "exec/checkpoint.h"
-#include "exec/exec.h"
+#include "exec/engine.h"
 
 struct train_observer {
     void *context;
@@ -25,7 +25,7 @@ struct train_config {
     int64_t deadline_ns; /* of clock_ns(): save and stop then; 0: none */
     struct checkpoint_config checkpoint;
     /* Local, alike on all ranks: asked after each step for another plan to go on with, which must
-     * outlive the executor. NULL, of the function too: the same. */
+     * outlive the engine. NULL, of the function too: the same. */
     const struct plan *(*next_plan)(void *context, int64_t steps);
     void *context;
 };
@@ -39,10 +39,10 @@ struct train_result {
     int signal; /* of STOP_SIGNAL */
 };
 
-/* Collective, blocking. Trains from where the executor is to the end of its plan, or of the plans
- * that follow: *exec is that of the last one. A stop on request saves first and is STATUS_STOPPED.
- * `out` is filled in either case. */
-enum status train_all(struct exec **exec, const struct train_config *config,
+/* Collective, blocking. Trains from where the engine is to the end of its plan, or of the plans
+ * that follow: *engine is that of the last one. A stop on request saves first and is
+ * STATUS_STOPPED. `out` is filled in either case. */
+enum status train_all(struct engine **engine, const struct train_config *config,
                       const struct train_observer *observer, struct train_result *out);
 
 #endif

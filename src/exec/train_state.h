@@ -9,9 +9,9 @@
 #include "program/instr.h"
 
 /* What is told to whoever watches, of training; evaluating and saving are each one thing, which
- * struct train_observer tells. Callbacks run on the executor's thread and must not block for
+ * struct train_observer tells. Callbacks run on the engine's thread and must not block for
  * long. Steps are counted from 0, times are clock_ns(). */
-struct exec_observer {
+struct engine_observer {
     void *context;
     void (*starting)(void *context, const struct instr *instr, int64_t step, int64_t now_ns);
     /* It has run, or (queue COMM) has been posted. */
@@ -20,7 +20,7 @@ struct exec_observer {
     /* A node of a pass of a step has run. */
     void (*node)(void *context, const struct graph *graph, const struct node *node, int64_t ns);
     /* What an instruction of the queue COMM posted was under way from the post to the moment at
-     * which any thread of this rank saw that it was done. Told when the executor awaits it. */
+     * which any thread of this rank saw that it was done. Told when the engine awaits it. */
     void (*posted)(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
                    int64_t end_ns);
     /* `waiter` (NULL: the end of the list) has waited for what `awaited` posted; for an exchange
@@ -44,9 +44,9 @@ struct train_state {
     struct train_position {
         int64_t epoch, sample;
     } next;
-    double lr;                     /* asked for; NaN: the policy's */
-    struct exec_observer observer; /* of instructions */
-    struct tensor_values *values;  /* on their way from one plan to the next; else NULL */
+    double lr;                       /* asked for; NaN: the policy's */
+    struct engine_observer observer; /* of instructions */
+    struct tensor_values *values;    /* on their way from one plan to the next; else NULL */
 };
 
 /* Local. Of a training that has not begun and that nobody watches. */

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "exec/exec.h"
+#include "exec/engine.h"
 
 static const struct trace_track tracks[TRACK_COUNT] = {
     [TRACK_COMPUTE] = {"compute", false}, [TRACK_COMM] = {"communication", true}};
@@ -121,7 +121,7 @@ struct trace_message events_message(const struct instr *instr, const struct grid
 /* Each instruction once, what it posted once more, and waits. */
 static size_t list_events(const struct plan *plan, enum list_name name) {
     const struct instr_list *list = program_list(plan->program, plan->config.rank, name);
-    int64_t count = list->count + exec_most_waits(plan, list);
+    int64_t count = list->count + engine_most_waits(plan, list);
     for (int i = 0; i < list->count; i++) count += instr_row(&list->items[i])->queue == QUEUE_COMM;
     return (size_t)count;
 }

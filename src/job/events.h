@@ -12,7 +12,7 @@
 enum { TRACK_COMPUTE, TRACK_COMM, TRACK_COUNT };
 extern const struct trace_schema events_schema;
 
-/* Local. The events of struct exec_observer, whose steps are counted from 0. An event carries the
+/* Local. The events of struct engine_observer, whose steps are counted from 0. An event carries the
  * instruction's id and operands; a wait those of what was awaited, and the id of who waited. */
 struct trace_event events_ran(const struct instr *instr, int64_t step, int64_t begin_ns,
                               int64_t end_ns);

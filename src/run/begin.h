@@ -6,8 +6,8 @@
 
 /* What ranks do with a trained model in place of training. */
 struct use {
-    /* Collective over the ranks, blocking: the model is loaded, the executor ready for
-     * exec_forward. Ranks that are threads call it at once. */
+    /* Collective over the ranks, blocking: the model is loaded, the engine ready for
+     * engine_forward. Ranks that are threads call it at once. */
     enum status (*run)(struct session *session);
     struct dataset *dataset; /* the caller's; NULL: that of the options */
 };

@@ -20,7 +20,7 @@ struct running {
 };
 
 bool forward_is_first(const struct session *session) {
-    return comm_rank(exec_comm(session->exec)) == 0;
+    return comm_rank(engine_comm(session->engine)) == 0;
 }
 
 int64_t forward_class(const float *scores, int64_t classes) {
@@ -30,7 +30,7 @@ int64_t forward_class(const float *scores, int64_t classes) {
     return best;
 }
 
-static enum status take(void *context, const struct exec_output *output) {
+static enum status take(void *context, const struct engine_output *output) {
     struct running *running = context;
     if (running->status == STATUS_OK)
         running->status = running->forward->output(running->forward->context, output);
@@ -49,14 +49,14 @@ static void tell(struct running *running, int64_t samples) {
 static enum status agree(struct running *running) {
     enum status own = running->status;
     if (own == STATUS_OK && stop_signal()) own = STATUS_STOPPED;
-    enum status status = comm_agree(comm_world(exec_comm(running->session->exec)), own);
+    enum status status = comm_agree(comm_world(engine_comm(running->session->engine)), own);
     if (status == STATUS_STOPPED) session_stopped_by(stop_signal() ? stop_signal() : SIGTERM);
     return status;
 }
 
 static enum status go_on(void *context, int64_t samples) {
     struct running *running = context;
-    bool alone = comm_size(exec_comm(running->session->exec)) == 1;
+    bool alone = comm_size(engine_comm(running->session->engine)) == 1;
     tell(running, samples);
     if (++running->rounds % ROUNDS_ALONE != 0 && !alone) return STATUS_OK;
     return agree(running);
@@ -65,8 +65,8 @@ static enum status go_on(void *context, int64_t samples) {
 enum status forward_run(struct session *session, const struct forward *forward,
                         struct eval_result *out) {
     struct running running = {.session = session, .forward = forward, .told_ns = clock_ns()};
-    struct exec_sink sink = {
+    struct engine_sink sink = {
         .context = &running, .output = forward->output ? take : NULL, .round = go_on};
-    TRY(exec_forward(session->exec, &sink, out));
+    TRY(engine_forward(session->engine, &sink, out));
     return agree(&running);
 }

@@ -9,7 +9,7 @@ struct forward {
     void *context;
     /* Local: on ranks with the stage of the output. A failure of one rank stops all. NULL: outputs
      * are not wanted. */
-    enum status (*output)(void *context, const struct exec_output *output);
+    enum status (*output)(void *context, const struct engine_output *output);
 };
 
 /* Collective, blocking. The whole split, with progress on long work. STATUS_STOPPED after a signal.

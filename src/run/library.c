@@ -124,7 +124,7 @@ static enum status begin_task(struct local_rank *rank, void *context) {
     (void)context;
     rank->session->state.observer = watch_position_observer(&rank->session->watch);
     TRY(session_open(rank->session, NULL));
-    return exec_start(rank->session->exec);
+    return engine_start(rank->session->engine);
 }
 
 static enum status open_run(struct stretto_run *run) {
@@ -237,13 +237,13 @@ enum status library_trains(const struct stretto_run *run, const char *call) {
 
 static enum status step_task(struct local_rank *rank, void *context) {
     struct step_result result, *out = context;
-    struct exec *exec = rank->session->exec;
-    TRY(exec_step(exec, &result));
-    if (exec_next_step(exec) == rank->session->job.plan->config.steps) {
-        TRY(exec_settle(exec));
-        TRY(exec_drain(exec));
+    struct engine *engine = rank->session->engine;
+    TRY(engine_step(engine, &result));
+    if (engine_next_step(engine) == rank->session->job.plan->config.steps) {
+        TRY(engine_settle(engine));
+        TRY(engine_drain(engine));
     }
-    exec_norm(exec, result.step, &result.grad_norm);
+    engine_norm(engine, result.step, &result.grad_norm);
     if (rank->index == 0) *out = result;
     return STATUS_OK;
 }
@@ -256,7 +256,8 @@ int stretto_step(struct stretto_run *run, struct stretto_step *out) {
     status = library_trains(run, "stretto_step");
     if (status == STATUS_OK) status = api_check(out, "stretto_step");
     if (status != STATUS_OK) return library_leave(&entry, status);
-    if (exec_next_step(run->ranks->rank[0].session->exec) >= library_job(run)->plan->config.steps)
+    if (engine_next_step(run->ranks->rank[0].session->engine) >=
+        library_job(run)->plan->config.steps)
         return library_leave(&entry, STATUS_OK), STRETTO_END;
     status = local_ranks_do(run->ranks, step_task, &result);
     if (status != STATUS_OK) return library_leave(&entry, status);
@@ -283,8 +284,8 @@ int stretto_set_lr(struct stretto_run *run, double lr) {
 static enum status evaluate_task(struct local_rank *rank, void *context) {
     struct eval_result result;
     local_ranks_say(rank, "EVAL");
-    TRY(exec_settle(rank->session->exec));
-    TRY(exec_evaluate(rank->session->exec, &result));
+    TRY(engine_settle(rank->session->engine));
+    TRY(engine_evaluate(rank->session->engine, &result));
     if (rank->index == 0) *(struct eval_result *)context = result;
     return STATUS_OK;
 }
@@ -346,13 +347,13 @@ int64_t stretto_field_elements(struct stretto_run *run, const char *name) {
 
 static enum status forward_task(struct local_rank *rank, void *context) {
     struct forward *forward = context;
-    struct exec *exec = rank->session->exec;
+    struct engine *engine = rank->session->engine;
     const struct graph *graph = rank->session->job.plan->micro[0].graph;
     const struct shape *shape = &graph->values[graph->output].type.shape;
     size_t bytes = (size_t)(forward->samples * shape_span(shape, 1, shape->rank)) * sizeof(float);
     bool here;
     local_ranks_say(rank, "FORWARD");
-    TRY(exec_apply(exec, forward->samples, forward->field, forward->output, &here));
+    TRY(engine_apply(engine, forward->samples, forward->field, forward->output, &here));
     return local_ranks_share(rank, here, forward->output, bytes);
 }
 
@@ -440,8 +441,8 @@ static enum status check_forward(const struct stretto_run *run, int64_t samples,
 static enum status run_forward(struct stretto_run *run, int64_t samples, const void *const field[],
                                float *output) {
     const struct dataset *data = library_job(run)->dataset;
-    const struct exec *exec = run->ranks->rank[0].session->exec;
-    struct forward forward = {.samples = exec_apply_samples(exec, samples)};
+    const struct engine *engine = run->ranks->rank[0].session->engine;
+    struct forward forward = {.samples = engine_apply_samples(engine, samples)};
     size_t each = (size_t)output_elements(run) * sizeof(float), at = 0, all = (size_t)samples;
     size_t room = (size_t)forward.samples;
     enum status status = STATUS_OK;

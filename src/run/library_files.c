@@ -91,17 +91,17 @@ static enum status keep_param(void *context, int param, const void *plain) {
  * together. */
 static enum status get_task(struct local_rank *rank, void *context) {
     const struct tensor_ref *wanted = context;
-    const struct store *store = exec_store(rank->session->exec);
+    const struct store *store = engine_store(rank->session->engine);
     const struct store_layout *layout = store->layout;
     const struct store_item *item =
         wanted->param ? &layout->params[wanted->item] : &layout->buffers[wanted->item];
     bool answers = is_first_replica(rank) && store_answers(item),
          sliced = wanted->param && rank->session->job.plan->config.sliced & SLICED_PARAMS;
     struct tensor_ref own = *wanted;
-    TRY(exec_settle(rank->session->exec));
+    TRY(engine_settle(rank->session->engine));
     if (sliced) {
         own.values = mem_new(own.bytes);
-        enum status status = exec_each_param(rank->session->exec, keep_param, &own);
+        enum status status = engine_each_param(rank->session->engine, keep_param, &own);
         if (status == STATUS_OK && answers) memcpy(wanted->values, own.values, own.bytes);
         free(own.values);
         TRY(status);
@@ -114,10 +114,10 @@ static enum status get_task(struct local_rank *rank, void *context) {
 
 static enum status set_task(struct local_rank *rank, void *context) {
     const struct tensor_ref *given = context;
-    struct store *store = exec_store(rank->session->exec);
+    struct store *store = engine_store(rank->session->engine);
     const struct store_layout *layout = store->layout;
     enum array_kind kind = given->param ? ARRAY_PARAM : ARRAY_BUFFER;
-    TRY(exec_settle(rank->session->exec));
+    TRY(engine_settle(rank->session->engine));
     if (!store_holds(given->param ? &layout->params[given->item] : &layout->buffers[given->item]))
         return STATUS_OK; /* another stage has it */
     return store_put(store, store_array(store->layout, kind, 0), given->item, given->values);
@@ -167,13 +167,13 @@ int stretto_set(struct stretto_run *run, const char *name, const void *values, s
 /* --- files --- */
 
 static enum status load_task(struct local_rank *rank, void *context) {
-    struct exec *exec = rank->session->exec;
-    struct comm_group *world = comm_world(exec_comm(rank->session->exec));
-    TRY(comm_agree(world, exec_settle(exec)));
+    struct engine *engine = rank->session->engine;
+    struct comm_group *world = comm_world(engine_comm(rank->session->engine));
+    TRY(comm_agree(world, engine_settle(engine)));
     enum status status =
-        session_reads_model(rank->session) ? checkpoint_load_weights(exec, context) : STATUS_OK;
+        session_reads_model(rank->session) ? checkpoint_load_weights(engine, context) : STATUS_OK;
     TRY(comm_agree(world, status));
-    return exec_start(exec);
+    return engine_start(engine);
 }
 
 int stretto_load(struct stretto_run *run, const char *path) {
@@ -196,8 +196,8 @@ struct saving {
 
 static enum status next_task(struct local_rank *rank, void *context) {
     struct saving *saving = context;
-    return local_ranks_share(rank, comm_rank(exec_comm(rank->session->exec)) == 0, &saving->next,
-                             sizeof saving->next);
+    return local_ranks_share(rank, comm_rank(engine_comm(rank->session->engine)) == 0,
+                             &saving->next, sizeof saving->next);
 }
 
 static enum status get_next(struct saving *saving, struct tensor_ref *out) {
@@ -217,7 +217,7 @@ static enum status write_next(void *context, size_t item, struct safetensors_sin
 }
 
 static enum status agree_task(struct local_rank *rank, void *context) {
-    return comm_agree(comm_world(exec_comm(rank->session->exec)), *(enum status *)context);
+    return comm_agree(comm_world(engine_comm(rank->session->engine)), *(enum status *)context);
 }
 
 static enum status write_file(struct saving *saving, const char *path,
@@ -318,15 +318,15 @@ static enum status make_folder(const char *folder) {
 
 static enum status save_task(struct local_rank *rank, void *context) {
     const struct checkpoint_call *call = context;
-    struct exec *exec = rank->session->exec;
-    struct comm *comm = exec_comm(rank->session->exec);
+    struct engine *engine = rank->session->engine;
+    struct comm *comm = engine_comm(rank->session->engine);
     struct checkpoint_config config = checkpoint_of(rank, call);
-    TRY(comm_agree(comm_world(comm), exec_settle(exec)));
-    TRY(exec_compare_copies(exec));
+    TRY(comm_agree(comm_world(comm), engine_settle(engine)));
+    TRY(engine_compare_copies(engine));
     TRY(comm_agree(comm_world(comm), comm_rank(comm) == 0 ? make_folder(call->folder) : STATUS_OK));
     if (!call->again) rank->session->state.done.saved_step = -1;
     if (rank->session->state.done.saved_step == rank->session->state.done.step) return STATUS_OK;
-    TRY(checkpoint_save(&config, exec, &rank->session->state.done, STATUS_OK));
+    TRY(checkpoint_save(&config, engine, &rank->session->state.done, STATUS_OK));
     rank->session->state.done.saved_step = rank->session->state.done.step;
     return STATUS_OK;
 }
@@ -346,13 +346,13 @@ int stretto_checkpoint(struct stretto_run *run, const char *folder) {
 
 static enum status resume_task(struct local_rank *rank, void *context) {
     struct checkpoint_call *call = context;
-    struct exec *exec = rank->session->exec;
+    struct engine *engine = rank->session->engine;
     struct checkpoint_config config = checkpoint_of(rank, call);
     bool found = false;
-    TRY(comm_agree(comm_world(exec_comm(rank->session->exec)), exec_settle(exec)));
-    TRY(checkpoint_resume(&config, exec, &rank->session->state.done, &found));
+    TRY(comm_agree(comm_world(engine_comm(rank->session->engine)), engine_settle(engine)));
+    TRY(checkpoint_resume(&config, engine, &rank->session->state.done, &found));
     if (rank->index == 0) call->found = found;
-    return found ? exec_start(exec) : STATUS_OK;
+    return found ? engine_start(engine) : STATUS_OK;
 }
 
 int stretto_resume(struct stretto_run *run, const char *folder) {

@@ -17,7 +17,8 @@ static bool is_process(const struct local_ranks *ranks) {
 void local_ranks_say(struct local_rank *rank, const char *what) {
     struct session *session = rank->session;
     if (!session->watch.row) return;
-    control_row_set(session->watch.row, session->exec ? exec_next_step(session->exec) : -1, what);
+    control_row_set(session->watch.row, session->engine ? engine_next_step(session->engine) : -1,
+                    what);
 }
 
 struct told {
@@ -157,5 +158,5 @@ void local_ranks_close(struct local_ranks **pointer) {
 
 enum status local_ranks_share(struct local_rank *rank, bool has, void *data, size_t bytes) {
     if (rank->ranks->count == rank->ranks->world) return STATUS_OK;
-    return exec_share_bytes(rank->session->exec, has, data, bytes);
+    return engine_share_bytes(rank->session->engine, has, data, bytes);
 }

@@ -12,7 +12,7 @@ struct local_ranks;
 struct local_rank {
     struct local_ranks *ranks;
     int index;               /* among those of this process */
-    struct session *session; /* its job and its executor */
+    struct session *session; /* its job and its engine */
     struct session own;      /* that of a thread */
     struct rank process;
 };

@@ -210,12 +210,13 @@ static enum status check_finite(const struct predictions *of, int64_t index, con
 }
 
 /* With --damaged skip: what stands in for a picture is no input that anybody gave. */
-static bool is_damaged(const struct predictions *of, const struct exec_output *output, int64_t i) {
+static bool is_damaged(const struct predictions *of, const struct engine_output *output,
+                       int64_t i) {
     return of->session->job.plan->config.dataset->skips_damaged && of->rows == 1 &&
            output->labels[i] == LABEL_IGNORE;
 }
 
-enum status predictions_add(void *context, const struct exec_output *output) {
+enum status predictions_add(void *context, const struct engine_output *output) {
     struct predictions *of = context;
     int64_t each = of->rows * of->classes;
     for (int64_t i = 0; i < output->samples; i++) {
@@ -256,7 +257,7 @@ static bool own_pipeline(const struct predictions *of, int *out) {
 
 /* The process of the first rank makes the names of this start's parts. */
 static enum status name_parts(struct predictions *of) {
-    struct comm *comm = exec_comm(of->session->exec);
+    struct comm *comm = engine_comm(of->session->engine);
     int64_t own = (int64_t)getpid(), *all = MEM_ARRAY(int64_t, comm_size(comm));
     const char *folder = getenv("TMPDIR");
     enum status status = comm_exchange(comm_world(comm), &own, sizeof own, all);
@@ -304,14 +305,14 @@ enum status predictions_open(struct session *session, struct predictions **out) 
                                .top = options->top,
                                .names = config->dataset->names,
                                .named = config->dataset->names ? config->dataset->classes : 0,
-                               .whole = comm_size(exec_comm(session->exec)) == 1};
-    exec_output_shape(plan, &of->rows, &of->classes);
+                               .whole = comm_size(engine_comm(session->engine)) == 1};
+    engine_output_shape(plan, &of->rows, &of->classes);
     of->row = MEM_ARRAY(float, of->rows * of->classes);
     of->order = MEM_ARRAY(int64_t, of->top);
     enum status status = of->whole ? STATUS_OK : name_parts(of);
     if (status == STATUS_OK && forward_is_first(session)) status = begin_output(of);
     if (status == STATUS_OK && !of->whole) status = open_part(of);
-    status = comm_agree(comm_world(exec_comm(session->exec)), status);
+    status = comm_agree(comm_world(engine_comm(session->engine)), status);
     if (status == STATUS_OK)
         *out = of;
     else
@@ -411,7 +412,7 @@ static enum status end_output(struct predictions *of, enum status status) {
 enum status predictions_close(struct predictions **predictions, enum status status) {
     struct predictions *of = *predictions;
     if (!of) return status;
-    struct comm_group *world = comm_world(exec_comm(of->session->exec));
+    struct comm_group *world = comm_world(engine_comm(of->session->engine));
     bool first = forward_is_first(of->session), good = status == STATUS_OK;
     enum status closed = close_part(of);
     if (good) status = comm_agree(world, closed);

@@ -15,8 +15,8 @@ enum status predictions_check(const struct options *options);
 
 /* Collective over the ranks, blocking. */
 enum status predictions_open(struct session *session, struct predictions **out);
-/* Local, blocking: see struct exec_sink. STATUS_NUMERIC where a score is not finite. */
-enum status predictions_add(void *predictions, const struct exec_output *output);
+/* Local, blocking: see struct engine_sink. STATUS_NUMERIC where a score is not finite. */
+enum status predictions_add(void *predictions, const struct engine_output *output);
 /* Collective, blocking. Gives the output its name where all went well on all ranks (`status`, which
  * they agree on); else nothing is left. Sets the pointer to NULL, and accepts NULL there. */
 enum status predictions_close(struct predictions **predictions, enum status status);

@@ -119,10 +119,11 @@ void profiling_instr(struct profiling *profiling, const struct instr *instr, int
 /* --- memory and links --- */
 
 /* Bytes a nanosecond of a copy of so many, of all ranks at once. */
-static enum status copy_rate(struct exec *exec, char *memory, size_t bytes, struct measure *out) {
-    struct device *device = exec_plan(exec)->device;
+static enum status copy_rate(struct engine *engine, char *memory, size_t bytes,
+                             struct measure *out) {
+    struct device *device = engine_plan(engine)->device;
     double rate[REPEATS];
-    TRY(comm_barrier(comm_world(exec_comm(exec))));
+    TRY(comm_barrier(comm_world(engine_comm(engine))));
     for (int i = -1; i < REPEATS; i++) { /* the first one is cold */
         int64_t begin = clock_ns();
         TRY(device->backend->array_copy(device, memory, memory + COPY_BYTES, bytes, NULL));
@@ -133,13 +134,13 @@ static enum status copy_rate(struct exec *exec, char *memory, size_t bytes, stru
 }
 
 /* Of what no cache holds, which is read and written; and of a message, which was just made. */
-static enum status measure_copies(struct exec *exec, struct profile_section *section) {
-    struct device *device = exec_plan(exec)->device;
+static enum status measure_copies(struct engine *engine, struct profile_section *section) {
+    struct device *device = engine_plan(engine)->device;
     const struct backend *backend = device->backend;
     struct measure *bytes = &section->rate[PROFILE_BYTES];
     char *memory;
     TRY(backend->memory_new(device, 2 * (size_t)COPY_BYTES, "a copy", (void **)&memory));
-    enum status status = copy_rate(exec, memory, COPY_BYTES, bytes);
+    enum status status = copy_rate(engine, memory, COPY_BYTES, bytes);
     backend->memory_free(device, memory, 2 * (size_t)COPY_BYTES);
     bytes->median *= 2;
     bytes->iqr *= 2;
@@ -147,9 +148,9 @@ static enum status measure_copies(struct exec *exec, struct profile_section *sec
 }
 
 /* Nothing but the way there and back of a few bytes. */
-static enum status measure_latency(struct exec *exec, struct profile_link *link) {
-    struct comm_group *world = comm_world(exec_comm(exec));
-    int64_t *all = MEM_ARRAY(int64_t, comm_size(exec_comm(exec))), mine = 0;
+static enum status measure_latency(struct engine *engine, struct profile_link *link) {
+    struct comm_group *world = comm_world(engine_comm(engine));
+    int64_t *all = MEM_ARRAY(int64_t, comm_size(engine_comm(engine))), mine = 0;
     double ns[REPEATS];
     enum status status = STATUS_OK;
     for (int i = -1; i < REPEATS && status == STATUS_OK; i++) {
@@ -165,8 +166,8 @@ static enum status measure_latency(struct exec *exec, struct profile_link *link)
 }
 
 /* The first rank lets the others wait until they sleep; all of one host read the same clock. */
-static enum status measure_wake(struct exec *exec, struct measure *out) {
-    struct comm *comm = exec_comm(exec);
+static enum status measure_wake(struct engine *engine, struct measure *out) {
+    struct comm *comm = engine_comm(engine);
     int64_t *all = MEM_ARRAY(int64_t, comm_size(comm));
     double ns[REPEATS];
     enum status status = STATUS_OK;
@@ -197,17 +198,17 @@ static enum status least(struct comm *comm, int64_t *count) {
 
 /* Sums of the first gradient buffer, by the formula of the simulator: latency and twice the bytes
  * over the bandwidth. */
-static enum status measure_sums(struct exec *exec, struct profile_link *link) {
-    const struct store *store = exec_store(exec);
+static enum status measure_sums(struct engine *engine, struct profile_link *link) {
+    const struct store *store = engine_store(engine);
     int array = store_array(store->layout, ARRAY_GRAD, 0);
     struct elements data = store->held[array];
     double rate[REPEATS];
-    TRY(least(exec_comm(exec), &data.count));
+    TRY(least(engine_comm(engine), &data.count));
     for (int i = -1; i < REPEATS; i++) {
         struct comm_request *request;
-        TRY(comm_barrier(comm_world(exec_comm(exec))));
+        TRY(comm_barrier(comm_world(engine_comm(engine))));
         int64_t begin = clock_ns();
-        TRY(comm_all_reduce(comm_world(exec_comm(exec)), data.data, data.count, &request));
+        TRY(comm_all_reduce(comm_world(engine_comm(engine)), data.data, data.count, &request));
         TRY(comm_wait(&request));
         double ns = (double)(clock_ns() - begin) - link->latency_ns.median,
                bytes = 2 * (double)data.count * sizeof(float);
@@ -217,14 +218,14 @@ static enum status measure_sums(struct exec *exec, struct profile_link *link) {
     return STATUS_OK;
 }
 
-static enum status measure_links(struct exec *exec, struct profile_section *section) {
-    const struct run_config *config = &exec_plan(exec)->config;
+static enum status measure_links(struct engine *engine, struct profile_section *section) {
+    const struct run_config *config = &engine_plan(engine)->config;
     struct profile_link *link =
         &section->link[config->spread ? PROFILE_BETWEEN_HOSTS : PROFILE_IN_HOST];
     if (config->ranks == 1) return STATUS_OK;
-    TRY(measure_latency(exec, link));
-    if (!config->spread) TRY(measure_wake(exec, &section->rate[PROFILE_WAKE]));
-    return measure_sums(exec, link);
+    TRY(measure_latency(engine, link));
+    if (!config->spread) TRY(measure_wake(engine, &section->rate[PROFILE_WAKE]));
+    return measure_sums(engine, link);
 }
 
 /* --- all ranks' together --- */
@@ -267,11 +268,11 @@ static void record_executor(struct profiling *profiling, struct profile_section 
 }
 
 /* Loaders of ranks that leave no core to them. */
-static void record_loading(const struct profiling *profiling, struct exec *exec,
+static void record_loading(const struct profiling *profiling, struct engine *engine,
                            struct profile_section *section) {
-    const struct run_config *config = &exec_plan(exec)->config;
+    const struct run_config *config = &engine_plan(engine)->config;
     int taken = profiling->job->local_ranks * config->threads;
-    struct loader_spent spent = exec_loading(exec);
+    struct loader_spent spent = engine_loading(engine);
     if (spent.samples > 0 && taken >= machine_cores("").online)
         section->rate[PROFILE_SAMPLE] =
             (struct measure){(double)spent.ns / (double)spent.samples, 0, spent.samples};
@@ -296,23 +297,23 @@ static void record(const struct profiling *profiling, const struct measure *node
     }
 }
 
-static enum status write(struct profiling *profiling, struct exec *exec,
+static enum status write(struct profiling *profiling, struct engine *engine,
                          const struct measure *nodes, const char *path) {
-    const struct run_config *config = &exec_plan(exec)->config;
+    const struct run_config *config = &engine_plan(engine)->config;
     char isa[PROFILE_ISA_BYTES];
     struct profile_place place = profile_place_of(
         config->device, config->device_index, config->threads, profiling->job->local_ranks, isa);
     struct profile profile;
     profile_init(path, &profile);
     struct profile_section *section = profile_section_for(&profile, &place);
-    enum status status = measure_copies(exec, section);
-    if (status == STATUS_OK) status = measure_links(exec, section);
+    enum status status = measure_copies(engine, section);
+    if (status == STATUS_OK) status = measure_links(engine, section);
     if (status == STATUS_OK) {
         record_executor(profiling, section);
-        record_loading(profiling, exec, section);
+        record_loading(profiling, engine, section);
         record(profiling, nodes, &profile, section);
     }
-    if (status == STATUS_OK && comm_rank(exec_comm(exec)) == 0)
+    if (status == STATUS_OK && comm_rank(engine_comm(engine)) == 0)
         status = section->row_count
                      ? profile_write(&profile, path)
                      : fail(STATUS_USAGE, "--save-profile: no step was timed, nothing is written\n"
@@ -321,10 +322,10 @@ static enum status write(struct profiling *profiling, struct exec *exec,
     return status;
 }
 
-enum status profiling_save(struct profiling *profiling, struct exec *exec, const char *path) {
+enum status profiling_save(struct profiling *profiling, struct engine *engine, const char *path) {
     struct measure *nodes = MEM_ARRAY(struct measure, graph_of(profiling->job)->node_count);
-    enum status status = gather(profiling, exec_comm(exec), nodes);
-    if (status == STATUS_OK) status = write(profiling, exec, nodes, path);
+    enum status status = gather(profiling, engine_comm(engine), nodes);
+    if (status == STATUS_OK) status = write(profiling, engine, nodes, path);
     free(nodes);
     return status;
 }

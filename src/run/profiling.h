@@ -4,7 +4,7 @@
 #define RUN_PROFILING_H
 
 #include "cost/profile.h"
-#include "exec/exec.h"
+#include "exec/engine.h"
 #include "job/job.h"
 
 struct profiling;
@@ -25,6 +25,6 @@ void profiling_begin(struct profiling *profiling);
 
 /* Collective over the ranks, blocking, after the last step. Measures what is left, brings all to
  * rank 0, which writes the file. Gradients are not those of the step any more. */
-enum status profiling_save(struct profiling *profiling, struct exec *exec, const char *path);
+enum status profiling_save(struct profiling *profiling, struct engine *engine, const char *path);
 
 #endif

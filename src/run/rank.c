@@ -242,7 +242,7 @@ static enum status share_folder(struct rank *rank) {
 /* For the launcher's report, which must not name whoever happens to end first. */
 static void say_cause(struct rank *rank, enum status status) {
     int lost = rank->control ? control_lost(rank->control) : CONTROL_NOBODY;
-    struct comm *comm = rank->session.exec ? exec_comm(rank->session.exec) : NULL;
+    struct comm *comm = rank->session.engine ? engine_comm(rank->session.engine) : NULL;
     int blamed = comm ? comm_blamed(comm) : COMM_NOBODY;
     if (status == STATUS_OK || status == STATUS_STOPPED) return;
     if (status == STATUS_PEER && lost >= 0)
@@ -272,8 +272,8 @@ static void say_lost(struct rank *rank, enum status status) {
  * together (a loss that is no number) needs no word, nor one that is the echo of a loss. */
 static void give_up(struct rank *rank, enum status status) {
     char why[64];
-    bool together =
-        status == STATUS_NUMERIC && !(rank->session.exec && exec_failed_alone(rank->session.exec));
+    bool together = status == STATUS_NUMERIC &&
+                    !(rank->session.engine && engine_failed_alone(rank->session.engine));
     if (status == STATUS_OK || status == STATUS_STOPPED || together) return;
     if (!rank->control || rank->agreed || control_lost(rank->control) != CONTROL_NOBODY) return;
     snprintf(why, sizeof why, "it gave up with exit code %d", status_exit_code(status));
@@ -327,7 +327,7 @@ enum status rank_open(const struct options *options, const struct start *start, 
     rank->session.begin_ns = clock_ns();
     rank->session.use = start->use;
     rank->session.state = train_fresh();
-    rank->session.meeting = (struct exec_meeting){rank, open_comm};
+    rank->session.meeting = (struct engine_meeting){rank, open_comm};
     return open_rank(rank, &start->info);
 }
 

@@ -35,7 +35,7 @@ static void describe_run(const struct session *session, struct summary *summary)
     summary->dtype = options->dtype;
     summary->isa = summary_text(summary, isa);
     summary->threads = config->threads;
-    summary->comm = comm_name(exec_comm(session->exec));
+    summary->comm = comm_name(engine_comm(session->engine));
     summary->deterministic = options->deterministic ? SUMMARY_ON : SUMMARY_OFF;
     summary->sync_bn = config->sync_bn ? SUMMARY_ON : SUMMARY_OFF;
     summary->seed = options->seed;
@@ -83,24 +83,24 @@ static void measure_run(struct session *session, struct summary *summary) {
 int64_t result_peak_bytes(const struct session *session) {
     const struct mem_parts *before = &session->job.before;
     int64_t peak = (int64_t)(mem_peak_bytes() - before->own_bytes - before->file_bytes);
-    if (session->job.threads) return peak / comm_size(exec_comm(session->exec));
-    return peak - (int64_t)comm_foreign_bytes(exec_comm(session->exec));
+    if (session->job.threads) return peak / comm_size(engine_comm(session->engine));
+    return peak - (int64_t)comm_foreign_bytes(engine_comm(session->engine));
 }
 
 /* Hashing takes a copy of each tensor, as writing does: before memory is measured. */
 static void hash_tensors(struct session *session, struct rank_figures *out) {
-    const struct store *store = exec_store(session->exec);
+    const struct store *store = engine_store(session->engine);
     bool first = session->job.plan->config.cell.first_replica == 0;
     /* All replicas give their slices, where there are any. */
     bool sliced = session->job.plan->program->sliced & SLICED_PARAMS;
     if (!first && !sliced) return;
-    bool hashed = exec_param_hash(session->exec, &out->param_hash) == STATUS_OK;
+    bool hashed = engine_param_hash(session->engine, &out->param_hash) == STATUS_OK;
     out->hashed = first && hashed && store_buffer_hash(store, &out->buffer_hash) == STATUS_OK;
 }
 
 /* Gradients that this rank adds up with the other replicas of its stages. */
 static int64_t reduced_bytes(const struct session *session) {
-    int64_t elements = exec_store(session->exec)->layout->param_elements;
+    int64_t elements = engine_store(session->engine)->layout->param_elements;
     return pipelines_of(session->job.plan) > 1 ? store_bytes(elements) : 0;
 }
 
@@ -116,7 +116,7 @@ void result_measure(struct session *session) {
         .load = watch_load(&session->watch),
         .step_flops = plan_step_flops(session->job.plan) - plan_recompute_flops(session->job.plan),
         .predicted_bytes = (int64_t)plan_bytes(session->job.plan),
-        .sent_bytes_per_step = steps > 0 ? (int64_t)(comm_sent_bytes(exec_comm(session->exec)) -
+        .sent_bytes_per_step = steps > 0 ? (int64_t)(comm_sent_bytes(engine_comm(session->engine)) -
                                                      session->sent_before) /
                                                steps
                                          : 0};
@@ -126,14 +126,14 @@ void result_measure(struct session *session) {
 }
 
 enum status result_gather(struct session *session) {
-    session->all = MEM_ARRAY(struct rank_figures, comm_size(exec_comm(session->exec)));
-    return comm_exchange(comm_world(exec_comm(session->exec)), &session->figures,
+    session->all = MEM_ARRAY(struct rank_figures, comm_size(engine_comm(session->engine)));
+    return comm_exchange(comm_world(engine_comm(session->engine)), &session->figures,
                          sizeof session->figures, session->all);
 }
 
 /* Ranks of one process share it evenly: in what is predicted as in what is measured. */
 static int64_t predicted_bytes(const struct session *session, int rank) {
-    int ranks = comm_size(exec_comm(session->exec));
+    int ranks = comm_size(engine_comm(session->engine));
     int64_t sum = 0;
     if (!session->all) return session->figures.predicted_bytes;
     if (!session->job.threads) return session->all[rank].predicted_bytes;
@@ -142,7 +142,7 @@ static int64_t predicted_bytes(const struct session *session, int rank) {
 }
 
 static void fill_ranks(const struct session *session, struct summary *summary) {
-    int ranks = session->all ? comm_size(exec_comm(session->exec)) : 1;
+    int ranks = session->all ? comm_size(engine_comm(session->engine)) : 1;
     summary->samples_per_s_rank = summary_reals_new(summary, ranks);
     summary->peak_bytes = summary_ints_new(summary, ranks);
     summary->predicted_peak_bytes = summary_ints_new(summary, ranks);
@@ -158,7 +158,7 @@ static void fill_ranks(const struct session *session, struct summary *summary) {
 
 /* Of a run that failed the other ranks are not known. */
 static void fill_bubbles(const struct session *session, struct summary *summary) {
-    int ranks = comm_size(exec_comm(session->exec));
+    int ranks = comm_size(engine_comm(session->engine));
     const struct watch_use **use = MEM_ARRAY(const struct watch_use *, ranks);
     if (ranks == 1 || session->all) {
         for (int r = 0; r < ranks; r++)
@@ -170,7 +170,7 @@ static void fill_bubbles(const struct session *session, struct summary *summary)
 
 /* Rank 0 goes on after all were measured. */
 static void measure_again(struct session *session) {
-    int ranks = session->all && session->job.threads ? comm_size(exec_comm(session->exec)) : 1;
+    int ranks = session->all && session->job.threads ? comm_size(engine_comm(session->engine)) : 1;
     session->figures.peak_bytes = result_peak_bytes(session);
     for (int r = 0; session->all && r < ranks; r++)
         session->all[r].peak_bytes = session->figures.peak_bytes;
@@ -199,7 +199,7 @@ static void sum_replica(const struct session *session, struct summary *summary) 
 /* Of what the ranks could do together, each as rank 0 can. Passes that wait compute nothing. */
 static void fill_mfu(const struct session *session, struct summary *summary) {
     const struct run_config *config = &session->job.plan->config;
-    int ranks = comm_size(exec_comm(session->exec));
+    int ranks = comm_size(engine_comm(session->engine));
     double flops = 0;
     bool known = (ranks == 1 || session->all) && !config->delays && summary->step_ms.p50 > 0;
     if (!known) return;
@@ -256,12 +256,13 @@ static void print_range_test(const struct session *session) {
 /* Cores that others than the ranks kept busy; NaN where ranks are elsewhere, too. */
 static double other_cores(const struct session *session, bool spread) {
     const struct load *machine = &session->figures.load;
-    int ranks = session->all && !session->job.threads ? comm_size(exec_comm(session->exec)) : 1;
+    int ranks = session->all && !session->job.threads ? comm_size(engine_comm(session->engine)) : 1;
     double own_ns = 0;
     for (int r = 0; r < ranks; r++)
         own_ns += (double)(session->all ? session->all[r].load.own_ns : machine->own_ns);
-    bool known = machine->busy_ns >= 0 && machine->at_ns > 0 && !spread &&
-                 (ranks > 1 || session->job.threads || comm_size(exec_comm(session->exec)) == 1);
+    bool known =
+        machine->busy_ns >= 0 && machine->at_ns > 0 && !spread &&
+        (ranks > 1 || session->job.threads || comm_size(engine_comm(session->engine)) == 1);
     return known ? ((double)machine->busy_ns - own_ns) / (double)machine->at_ns : NAN;
 }
 
@@ -274,7 +275,7 @@ static struct missed_facts facts_of(const struct session *session) {
     const struct session_forecast *predicted = &session->predicted;
     const struct load *load = &session->figures.load;
     const struct cores_share *cores = &session->job.cores;
-    bool spread = session->job.local_ranks < comm_size(exec_comm(session->exec));
+    bool spread = session->job.local_ranks < comm_size(engine_comm(session->engine));
     return (struct missed_facts){.step_ms = summary->step_ms.p50,
                                  .p50_ms = predicted->p50_ms,
                                  .low_ms = predicted->low_ms,

@@ -22,7 +22,7 @@ static int64_t whole_step(const struct plan *plan, int64_t last) {
 
 static double most(const struct session *session, bool measured) {
     int64_t peak = 0;
-    for (int r = 0; r < comm_size(exec_comm(session->exec)); r++) {
+    for (int r = 0; r < comm_size(engine_comm(session->engine)); r++) {
         const struct rank_figures *of = session->all ? &session->all[r] : &session->figures;
         int64_t bytes = measured ? of->peak_bytes : of->predicted_bytes;
         if (bytes > peak) peak = bytes;
@@ -56,7 +56,7 @@ static uint64_t dropped_of(struct trace *const *traces, int count) {
 
 struct run_timeline *run_timeline_new(const struct session *session) {
     const struct watch *watch = &session->watch;
-    int ranks = comm_size(exec_comm(session->exec));
+    int ranks = comm_size(engine_comm(session->engine));
     struct trace *const *traces = watch->traces ? watch->traces : &watch->trace;
     if (!watch->trace || (ranks > 1 && !watch->traces)) return NULL;
     int64_t step = whole_step(session->job.plan, trace_last_step(watch->trace));

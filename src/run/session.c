@@ -166,9 +166,9 @@ bool session_reads_model(const struct session *session) {
 static enum status load_values(struct session *session) {
     const struct options *options = &session->job.options;
     if (!session_reads_model(session)) return STATUS_OK;
-    if (session->use) return checkpoint_load_model(session->exec, options->argument[0]);
+    if (session->use) return checkpoint_load_model(session->engine, options->argument[0]);
     if (!resume_reads_weights(options)) return STATUS_OK;
-    return checkpoint_load_weights(session->exec, options->weights);
+    return checkpoint_load_weights(session->engine, options->weights);
 }
 
 /* The arguments of this process, as the system keeps them. */
@@ -254,29 +254,30 @@ enum status session_check_step(struct session *session, int64_t step) {
 }
 
 static enum status find_done(struct session *session, int64_t step) {
-    int32_t *all = MEM_ARRAY(int32_t, comm_size(exec_comm(session->exec))), own = 0;
+    int32_t *all = MEM_ARRAY(int32_t, comm_size(engine_comm(session->engine))), own = 0;
     if (first_rank(session)) own = look_done(session, step);
-    enum status status = comm_exchange(comm_world(exec_comm(session->exec)), &own, sizeof own, all);
+    enum status status =
+        comm_exchange(comm_world(engine_comm(session->engine)), &own, sizeof own, all);
     session->done = status == STATUS_OK && all[0];
     free(all);
     return status;
 }
 
 enum status session_open(struct session *session, enum status (*prepare)(void *session)) {
-    struct exec_config config = {.plan = session->job.plan,
-                                 .state = &session->state,
-                                 .meeting = session->meeting,
-                                 .prepare = prepare,
-                                 .context = session};
-    TRY(exec_open(&config, &session->exec));
-    return comm_agree(comm_world(exec_comm(session->exec)), load_values(session));
+    struct engine_config config = {.plan = session->job.plan,
+                                   .state = &session->state,
+                                   .meeting = session->meeting,
+                                   .prepare = prepare,
+                                   .context = session};
+    TRY(engine_open(&config, &session->engine));
+    return comm_agree(comm_world(engine_comm(session->engine)), load_values(session));
 }
 
 static enum status resume(struct session *session, const struct checkpoint_config *checkpoint) {
-    struct comm_group *world = comm_world(exec_comm(session->exec));
+    struct comm_group *world = comm_world(engine_comm(session->engine));
     struct checkpoint_state *done = &session->state.done;
     bool found;
-    TRY(checkpoint_resume(checkpoint, session->exec, done, &found));
+    TRY(checkpoint_resume(checkpoint, session->engine, done, &found));
     TRY(find_done(session, done->step));
     bool looks = first_rank(session) && !session->done;
     return comm_agree(world, looks ? session_check_step(session, done->step) : STATUS_OK);
@@ -284,15 +285,15 @@ static enum status resume(struct session *session, const struct checkpoint_confi
 
 static enum status prepare(struct session *session, const struct checkpoint_config *checkpoint) {
     session->watch.profiling = session->profiling = profiling_new(&session->job);
-    session->watch.exec = &session->exec;
-    session->state.observer = watch_exec_observer(&session->watch);
+    session->watch.engine = &session->engine;
+    session->state.observer = watch_engine_observer(&session->watch);
     TRY(session_open(session, predict));
     if (session->job.options.resume) TRY(resume(session, checkpoint));
     if (session->done) return STATUS_OK;
-    TRY(exec_start(session->exec));
-    struct comm *comm = exec_comm(session->exec);
+    TRY(engine_start(session->engine));
+    struct comm *comm = engine_comm(session->engine);
     session->sent_before = comm_sent_bytes(comm);
-    int64_t step = exec_next_step(session->exec);
+    int64_t step = engine_next_step(session->engine);
     enum status status = begin_folder(session, step);
     const char *folder = first_rank(session) ? session->folder : NULL;
     if (status == STATUS_OK) status = watch_open(&session->job, folder, step, &session->watch);
@@ -333,7 +334,7 @@ static enum status train(struct session *session, const struct checkpoint_config
         .deadline_ns = limited ? session->begin_ns + (int64_t)(options->time_limit_s * 1e9) : 0,
         .checkpoint = *checkpoint,
     };
-    enum status status = train_all(&session->exec, &config, &observer, &session->result);
+    enum status status = train_all(&session->engine, &config, &observer, &session->result);
     if (status == STATUS_STOPPED) say_stopped(session);
     return status;
 }
@@ -350,7 +351,8 @@ static enum status write_results(struct session *session, bool good) {
     char *model = folder_path(session->folder, "model.safetensors"),
          *summary = folder_path(session->folder, "summary.json");
     if (good && !is_spread(session))
-        watch_lacks(watch, checkpoint_write_model(session->exec, model, NULL), "model.safetensors");
+        watch_lacks(watch, checkpoint_write_model(session->engine, model, NULL),
+                    "model.safetensors");
     if (good && !is_spread(session) && file_exists(model))
         watch_lacks(watch, folder_remove_parts(session->folder), "the model");
     if (good && is_spread(session)) watch_lacks(watch, session->model_status, "the model");
@@ -391,11 +393,11 @@ static enum status finish_other(struct session *session, enum status status) {
 }
 
 static enum status save_rank(struct session *session) {
-    char *path =
-        mem_format("%s/rank-%d.safetensors", session->folder, comm_rank(exec_comm(session->exec)));
-    enum status status = checkpoint_write_model(session->exec, path, NULL);
+    char *path = mem_format("%s/rank-%d.safetensors", session->folder,
+                            comm_rank(engine_comm(session->engine)));
+    enum status status = checkpoint_write_model(session->engine, path, NULL);
     free(path);
-    return comm_agree(comm_world(exec_comm(session->exec)), status);
+    return comm_agree(comm_world(engine_comm(session->engine)), status);
 }
 
 static enum status finish(struct session *session, enum status status) {
@@ -403,9 +405,9 @@ static enum status finish(struct session *session, enum status status) {
     result_measure(session);
     if (good && session->job.options.save_ranks) TRY(save_rank(session));
     if (good && is_spread(session))
-        session->model_status = checkpoint_save_model(session->exec, session->folder);
+        session->model_status = checkpoint_save_model(session->engine, session->folder);
     if (good) TRY(result_gather(session)); /* ranks that failed cannot be asked */
-    if (good) TRY(watch_gather(&session->watch, exec_comm(session->exec)));
+    if (good) TRY(watch_gather(&session->watch, engine_comm(session->engine)));
     enum status finished =
         first_rank(session) ? finish_first(session, status) : finish_other(session, status);
     /* Last: it takes memory that is not the run's, and one that cannot be written does not cost the
@@ -413,7 +415,7 @@ static enum status finish(struct session *session, enum status status) {
     enum status profiled = STATUS_OK;
     if (status == STATUS_OK && session->profiling)
         profiled =
-            profiling_save(session->profiling, session->exec, session->job.options.save_profile);
+            profiling_save(session->profiling, session->engine, session->job.options.save_profile);
     return finished == STATUS_OK ? profiled : finished;
 }
 
@@ -421,7 +423,7 @@ static enum status finish(struct session *session, enum status status) {
 static enum status use_model(struct session *session) {
     TRY(session_open(session, NULL));
     if (session->watch.row) control_row_set(session->watch.row, -1, "EVAL");
-    TRY(exec_start(session->exec));
+    TRY(engine_start(session->engine));
     return session->use(session);
 }
 
@@ -452,7 +454,7 @@ enum status session_run(struct session *session) {
 void session_free(struct session *session) {
     watch_free(&session->watch);
     profiling_free(&session->profiling);
-    exec_close(&session->exec);
+    engine_close(&session->engine);
     summary_free(&session->summary);
     history_free(&session->history);
     arena_free(&session->arena);

@@ -34,12 +34,12 @@ struct session_forecast {
 struct session {
     session_use *use; /* NULL: it trains */
     struct job job;
-    struct exec_meeting meeting;
+    struct engine_meeting meeting;
     struct train_state state;
     char
         *folder; /* of the run, the caller's; other ranks than 0 write their own files there only */
     struct lock *lock; /* of the folder, the caller's; or NULL */
-    struct exec *exec;
+    struct engine *engine;
     struct history *history;           /* of rank 0 */
     bool done;                         /* there was nothing to do */
     struct watch watch;                /* of rank 0 */
@@ -61,8 +61,8 @@ struct session {
 /* Collective over the ranks, blocking. All up to lock, and begin_ns, are set; the state is that of
  * a training that has not begun. STATUS_STOPPED after a stop on request. */
 enum status session_run(struct session *session);
-/* Collective, blocking. The part of it that opens the executor, with initial values or those of
- * --weights; its start list is to be run. `prepare` is that of exec_config. */
+/* Collective, blocking. The part of it that opens the engine, with initial values or those of
+ * --weights; its start list is to be run. `prepare` is that of engine_config. */
 enum status session_open(struct session *session, enum status (*prepare)(void *session));
 /* Local. Gives back all but what the caller owns. */
 void session_free(struct session *session);

@@ -58,9 +58,9 @@ static void corrupt_gradient(const struct plan *plan, const struct store *store,
 static void trigger_fault(struct watch *watch, const struct instr *instr, const char *what,
                           int64_t step) {
     enum fault_action action = fault_trigger(&watch->fault, what, step);
-    fault_corrupt(exec_store(*watch->exec), action);
+    fault_corrupt(engine_store(*watch->engine), action);
     if (action == FAULT_NAN_GRADIENT && instr && strchr(instr_row(instr)->operands, 'b'))
-        corrupt_gradient(watch->job->plan, exec_store(*watch->exec), instr);
+        corrupt_gradient(watch->job->plan, engine_store(*watch->engine), instr);
 }
 
 static void on_starting(void *context, const struct instr *instr, int64_t step, int64_t now_ns) {
@@ -119,7 +119,7 @@ static void on_waited(void *context, const struct instr *waiter, const struct in
 }
 
 static void time_step(struct watch *watch, const struct step_result *result) {
-    const struct exec_times *times = &result->times;
+    const struct step_times *times = &result->times;
     int at = (int)(watch->timed_steps % WATCH_MAX_TIMED);
     if (watch->steps_seen <= WATCH_WARMUP_STEPS) return;
     watch->step_ms[at] = (double)times->total_ns * 1e-6;
@@ -257,7 +257,7 @@ enum status watch_open(const struct job *job, const char *folder, int64_t first_
                           .row = out->row,
                           .print_positions = out->print_positions,
                           .position_context = out->position_context,
-                          .exec = out->exec,
+                          .engine = out->engine,
                           .profiling = out->profiling,
                           .history = out->history,
                           .begin_ns = out->begin_ns,
@@ -292,17 +292,17 @@ enum status watch_open(const struct job *job, const char *folder, int64_t first_
     return STATUS_OK;
 }
 
-struct exec_observer watch_exec_observer(struct watch *watch) {
-    return (struct exec_observer){.context = watch,
-                                  .starting = on_starting,
-                                  .instr = on_instr,
-                                  .node = watch->profiling ? on_node : NULL,
-                                  .posted = on_posted,
-                                  .waited = on_waited};
+struct engine_observer watch_engine_observer(struct watch *watch) {
+    return (struct engine_observer){.context = watch,
+                                    .starting = on_starting,
+                                    .instr = on_instr,
+                                    .node = watch->profiling ? on_node : NULL,
+                                    .posted = on_posted,
+                                    .waited = on_waited};
 }
 
-struct exec_observer watch_position_observer(struct watch *watch) {
-    return (struct exec_observer){.context = watch, .starting = on_starting};
+struct engine_observer watch_position_observer(struct watch *watch) {
+    return (struct engine_observer){.context = watch, .starting = on_starting};
 }
 
 struct train_observer watch_train_observer(struct watch *watch) {

@@ -1,4 +1,4 @@
-/* Who watches a run: joins the executor's observers to metrics, trace and progress, and adds up
+/* Who watches a run: joins the engine's observers to metrics, trace and progress, and adds up
  * what the summary needs. */
 #ifndef RUN_WATCH_H
 #define RUN_WATCH_H
@@ -25,7 +25,7 @@ struct watch {
     void (*print_positions)(
         void *position_context); /* where all ranks are; NULL: this one is alone */
     void *position_context;
-    struct exec **exec;          /* the session's */
+    struct engine **engine;      /* the session's */
     struct profiling *profiling; /* of --save-profile, the session's; or NULL */
     struct history *history;     /* of the run, the session's; rank 0 */
     int64_t begin_ns;            /* of this start */
@@ -44,7 +44,7 @@ struct watch {
     int64_t log_every;
     int64_t steps_seen, timed_steps, timed_samples;
     int64_t skipped;                     /* samples of the steps seen */
-    struct exec_times timed;             /* sums over timed steps */
+    struct step_times timed;             /* sums over timed steps */
     double *step_ms, *busy_ms, *span_ms; /* of timed steps, the newest WATCH_MAX_TIMED: all of it,
                                             in passes, from the first pass to the last */
     int64_t busy_ns, first_ns, last_ns;  /* of the step under way; first 0: no pass yet */
@@ -69,9 +69,9 @@ struct watch_use {
  * `first_step` on. Its memory counts towards the run's. */
 enum status watch_open(const struct job *job, const char *folder, int64_t first_step,
                        struct watch *out);
-struct exec_observer watch_exec_observer(struct watch *watch);
+struct engine_observer watch_engine_observer(struct watch *watch);
 /* Local. One that tells where the rank is and nothing else; of one that is not opened. */
-struct exec_observer watch_position_observer(struct watch *watch);
+struct engine_observer watch_position_observer(struct watch *watch);
 /* Local. How the records of rows that this writes become texts: for control_describe_records, in
  * every process that reads such rows. */
 void watch_describe_position(const void *record, char text[CONTROL_DOING_BYTES]);

@@ -15,7 +15,7 @@
 #include "../unit/golden/run_graph.h"
 #include "base/log.h"
 #include "exec/checkpoint.h"
-#include "exec/exec.h"
+#include "exec/engine.h"
 #include "plan/resolve.h"
 #include "tensor/safetensors.h"
 
@@ -25,7 +25,7 @@ struct job {
     struct dataset *dataset;
     struct plan *plan;
     struct train_state state;
-    struct exec *exec;
+    struct engine *engine;
     struct safetensors *inputs;
     struct device *device; /* that the graph runs on; NULL: the plan's */
     enum dtype dtype;
@@ -54,14 +54,15 @@ static enum status open_job(const char *line, const char *inputs, struct job *jo
     TRY(resolve_run(&job->options, job->model, job->dataset, &place, &config));
     TRY(plan_new(&config, NULL, &job->plan));
     job->state = train_fresh();
-    TRY(exec_open(&(struct exec_config){.plan = job->plan, .state = &job->state}, &job->exec));
-    TRY(checkpoint_load_weights(job->exec, job->options.weights));
+    TRY(engine_open(&(struct engine_config){.plan = job->plan, .state = &job->state},
+                    &job->engine));
+    TRY(checkpoint_load_weights(job->engine, job->options.weights));
     return safetensors_open(inputs, &job->inputs);
 }
 
 /* Parameters and buffers out of the store. */
 static enum status set_tensors(const struct job *job, struct run_graph *run, bool params) {
-    const struct store *store = exec_store(job->exec);
+    const struct store *store = engine_store(job->engine);
     const struct graph *graph = run->graph;
     int array = store_array(store->layout, params ? ARRAY_PARAM : ARRAY_BUFFER, 0);
     for (int i = 0; i < (params ? graph->param_count : graph->buffer_count); i++) {
@@ -175,7 +176,7 @@ int main(int argc, char **argv) {
     free(list.items);
     safetensors_close(&job.inputs);
     device_close(&job.device);
-    exec_close(&job.exec);
+    engine_close(&job.engine);
     plan_free(&job.plan);
     dataset_free(&job.dataset);
     options_free(&job.options);

@@ -55,23 +55,23 @@ static enum status take_comm(void *context, const struct plan *plan, struct comm
 }
 
 enum status kit_engine(const struct plan *plan, struct train_state *state, struct comm **comm,
-                       struct exec **out) {
-    struct exec_config config = {
+                       struct engine **out) {
+    struct engine_config config = {
         .plan = plan, .state = state, .meeting = {comm, comm ? take_comm : NULL}};
-    return exec_open(&config, out);
+    return engine_open(&config, out);
 }
 
-static struct kit_run *open_line(const struct exec_observer *observer, const char *line) {
+static struct kit_run *open_line(const struct engine_observer *observer, const char *line) {
     struct kit_run *run = MEM_NEW(struct kit_run);
     kit_options(line, &run->options);
     cr_assert_eq(kit_plan(&run->options, 0, 1, NULL, &run->job), STATUS_OK);
     run->state = train_fresh();
     if (observer) run->state.observer = *observer;
-    cr_assert_eq(kit_engine(run->job.plan, &run->state, NULL, &run->exec), STATUS_OK);
+    cr_assert_eq(kit_engine(run->job.plan, &run->state, NULL, &run->engine), STATUS_OK);
     return run;
 }
 
-struct kit_run *kit_open_watched(const struct exec_observer *observer, const char *format, ...) {
+struct kit_run *kit_open_watched(const struct engine_observer *observer, const char *format, ...) {
     char line[1024];
     va_list args;
     va_start(args, format);
@@ -90,7 +90,7 @@ struct kit_run *kit_open(const char *format, ...) {
 }
 
 void kit_close(struct kit_run **run) {
-    exec_close(&(*run)->exec);
+    engine_close(&(*run)->engine);
     kit_plan_free(&(*run)->job);
     options_free(&(*run)->options);
     free(*run);
@@ -100,15 +100,15 @@ void kit_close(struct kit_run **run) {
 struct step_result kit_steps(struct kit_run *run, int64_t steps) {
     struct step_result result = {0};
     int64_t total = run->job.plan->config.steps;
-    for (int64_t i = 0; i != steps && exec_next_step(run->exec) < total; i++)
-        cr_assert_eq(exec_step(run->exec, &result), STATUS_OK);
+    for (int64_t i = 0; i != steps && engine_next_step(run->engine) < total; i++)
+        cr_assert_eq(engine_step(run->engine, &result), STATUS_OK);
     return result;
 }
 
 uint64_t kit_hash(const struct kit_run *run) {
     uint64_t params, buffers;
-    cr_assert_eq(exec_param_hash(run->exec, &params), STATUS_OK);
-    cr_assert_eq(store_buffer_hash(exec_store(run->exec), &buffers), STATUS_OK);
+    cr_assert_eq(engine_param_hash(run->engine, &params), STATUS_OK);
+    cr_assert_eq(store_buffer_hash(engine_store(run->engine), &buffers), STATUS_OK);
     return params ^ buffers;
 }
 
@@ -128,12 +128,12 @@ static float *plain_of(const struct store *store, int param, int64_t *count) {
 }
 
 float *kit_param(const struct kit_run *run, const char *name, int64_t *count) {
-    const struct store *store = exec_store(run->exec);
+    const struct store *store = engine_store(run->engine);
     return plain_of(store, kit_find_param(store->layout, name), count);
 }
 
 void kit_set_param(struct kit_run *run, const char *name, int64_t at, float value) {
-    struct store *store = exec_store(run->exec);
+    struct store *store = engine_store(run->engine);
     int param = kit_find_param(store->layout, name);
     int64_t count;
     float *plain = plain_of(store, param, &count);
@@ -144,7 +144,7 @@ void kit_set_param(struct kit_run *run, const char *name, int64_t at, float valu
 }
 
 double kit_distance(const struct kit_run *a, const struct kit_run *b) {
-    const struct store *sa = exec_store(a->exec), *sb = exec_store(b->exec);
+    const struct store *sa = engine_store(a->engine), *sb = engine_store(b->engine);
     double most = 0;
     cr_assert_eq(sa->layout->param_count, sb->layout->param_count);
     for (int p = 0; p < sa->layout->param_count; p++) {

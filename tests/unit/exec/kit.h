@@ -5,7 +5,7 @@
 
 #include "base/option.h"
 #include "exec/checkpoint.h"
-#include "exec/exec.h"
+#include "exec/engine.h"
 #include "plan/plan.h"
 
 /* The options of a line of `stretto train`; asserts that they parse. The caller frees them. */
@@ -27,13 +27,13 @@ struct kit_run {
     struct options options;
     struct kit_plan job;
     struct train_state state;
-    struct exec *exec;
+    struct engine *engine;
 };
 /* Opens the executor of a plan. `comm` (NULL: one rank) becomes its own, and is cleared. */
 enum status kit_engine(const struct plan *plan, struct train_state *state, struct comm **comm,
-                       struct exec **out);
+                       struct engine **out);
 struct kit_run *kit_open(const char *line, ...) __attribute__((format(printf, 1, 2)));
-struct kit_run *kit_open_watched(const struct exec_observer *observer, const char *line, ...)
+struct kit_run *kit_open_watched(const struct engine_observer *observer, const char *line, ...)
     __attribute__((format(printf, 2, 3)));
 void kit_close(struct kit_run **run);
 

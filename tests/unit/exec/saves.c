@@ -28,8 +28,8 @@ struct checkpoint_config config_of(int keep) {
 
 void save(struct kit_run *run, int keep, int64_t best) {
     struct checkpoint_config config = config_of(keep);
-    struct checkpoint_state state = {exec_next_step(run->exec), best, 0.5, saved};
-    cr_assert_eq(checkpoint_save(&config, run->exec, &state, STATUS_OK), STATUS_OK);
+    struct checkpoint_state state = {engine_next_step(run->engine), best, 0.5, saved};
+    cr_assert_eq(checkpoint_save(&config, run->engine, &state, STATUS_OK), STATUS_OK);
     saved = state.step;
 }
 
@@ -41,10 +41,10 @@ int64_t resume(struct kit_run *run) {
     bool found = false;
     said[0] = 0;
     log_capture(said, sizeof said);
-    enum status status = checkpoint_resume(&config, run->exec, &state, &found);
+    enum status status = checkpoint_resume(&config, run->engine, &state, &found);
     log_capture(NULL, 0);
     if (status != STATUS_OK) return -1;
-    if (found) cr_assert_eq(exec_next_step(run->exec), state.step);
+    if (found) cr_assert_eq(engine_next_step(run->engine), state.step);
     cr_assert_eq(state.saved_step, found ? state.step : -1);
     saved = state.saved_step;
     return found ? state.step : -2;

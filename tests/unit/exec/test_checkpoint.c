@@ -232,13 +232,13 @@ Test(exec_checkpoint, a_leftover_link_takes_nothing_with_it) {
 static enum status save_on_full_disk(struct kit_run *run, rlim_t limit) {
     struct rlimit full = {limit, RLIM_INFINITY}, whole;
     struct checkpoint_config config = config_of(2);
-    struct checkpoint_state state = {exec_next_step(run->exec), -1, 0, 4};
+    struct checkpoint_state state = {engine_next_step(run->engine), -1, 0, 4};
     signal(SIGXFSZ, SIG_IGN);
     getrlimit(RLIMIT_FSIZE, &whole);
     setrlimit(RLIMIT_FSIZE, &full);
     said[0] = 0;
     log_capture(said, sizeof said);
-    enum status status = checkpoint_save(&config, run->exec, &state, STATUS_OK);
+    enum status status = checkpoint_save(&config, run->engine, &state, STATUS_OK);
     log_capture(NULL, 0);
     setrlimit(RLIMIT_FSIZE, &whole);
     return status;
@@ -262,7 +262,7 @@ Test(exec_checkpoint, a_save_that_fails_leaves_the_older_ones) {
         .folder = mem_format("%s/step-00000004/manifest.json/x", folder), .keep = 2};
     struct checkpoint_state state = {5, -1, 0, 4};
     log_capture(said, sizeof said);
-    cr_expect_eq(checkpoint_save(&config, run->exec, &state, STATUS_OK), STATUS_DATA);
+    cr_expect_eq(checkpoint_save(&config, run->engine, &state, STATUS_OK), STATUS_DATA);
     log_capture(NULL, 0);
     free((char *)config.folder);
     save(run, 2, -1); /* with room again it works */
@@ -281,13 +281,13 @@ static void child(int pipe) {
     struct checkpoint_state state = train_fresh().done;
     bool found;
     log_quiet(true);
-    if (checkpoint_resume(&config, run->exec, &state, &found) != STATUS_OK) _exit(3);
-    while (exec_next_step(run->exec) < 6) {
+    if (checkpoint_resume(&config, run->engine, &state, &found) != STATUS_OK) _exit(3);
+    while (engine_next_step(run->engine) < 6) {
         struct step_result result;
-        if (exec_step(run->exec, &result) != STATUS_OK) _exit(4);
-        state.step = exec_next_step(run->exec);
+        if (engine_step(run->engine, &result) != STATUS_OK) _exit(4);
+        state.step = engine_next_step(run->engine);
         if (state.step == 2) state.best_step = 2, state.best_score = 1;
-        if (checkpoint_save(&config, run->exec, &state, STATUS_OK) != STATUS_OK) _exit(5);
+        if (checkpoint_save(&config, run->engine, &state, STATUS_OK) != STATUS_OK) _exit(5);
         state.saved_step = state.step;
     }
     uint64_t hash = kit_hash(run);
@@ -343,7 +343,7 @@ static enum status resume_with(struct kit_run *run, const char *value, enum fact
     bool found;
     said[0] = 0;
     log_capture(said, sizeof said);
-    enum status status = checkpoint_resume(&config, run->exec, &state, &found);
+    enum status status = checkpoint_resume(&config, run->engine, &state, &found);
     log_capture(NULL, 0);
     return status;
 }
@@ -354,7 +354,7 @@ Test(exec_checkpoint, facts_are_compared) {
     struct checkpoint_config config = {
         .folder = folder, .keep = 2, .facts = &fact, .fact_count = 1};
     struct checkpoint_state state = train_fresh().done;
-    cr_assert_eq(checkpoint_save(&config, run->exec, &state, STATUS_OK), STATUS_OK);
+    cr_assert_eq(checkpoint_save(&config, run->engine, &state, STATUS_OK), STATUS_OK);
     cr_expect_eq(resume_with(run, "0.1", FACT_FIXED), STATUS_OK);
     cr_expect_null(strstr(said, "warning"), "%s", said);
     cr_expect_eq(resume_with(run, "0.2", FACT_FIXED), STATUS_USAGE);

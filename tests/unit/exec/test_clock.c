@@ -22,7 +22,7 @@ static void note_gap(void *context, const struct instr *instr, int64_t step, int
  * nothing begins as the one before it ended. */
 Test(exec_clock, the_clock_is_read_once_an_instruction) {
     struct gaps gaps = {0};
-    struct exec_observer observer = {.context = &gaps, .instr = note_gap};
+    struct engine_observer observer = {.context = &gaps, .instr = note_gap};
     struct kit_run *run =
         kit_open_watched(&observer, "--model mlp --device ref --threads 1 --steps 2");
     struct rank_program *own = program_edit(run->job.plan->program, 0);

@@ -22,7 +22,7 @@ struct member {
     struct plan *plan;
     struct comm *comm;
     struct train_state state;
-    struct exec *exec;
+    struct engine *engine;
     struct step_result step[STEPS];
     struct eval_result eval;
     uint64_t params;
@@ -67,7 +67,7 @@ static struct team *team_open(void) {
 }
 
 static void team_free(struct team **team) {
-    for (int r = 0; r < RANKS; r++) exec_close(&(*team)->member[r].exec);
+    for (int r = 0; r < RANKS; r++) engine_close(&(*team)->member[r].engine);
     for (int r = 0; r < RANKS; r++) plan_free(&(*team)->member[r].plan);
     dataset_free(&(*team)->dataset);
     options_free(&(*team)->options);
@@ -77,22 +77,22 @@ static void team_free(struct team **team) {
 
 static enum status train(struct member *member) {
     member->state = train_fresh();
-    TRY(kit_engine(member->plan, &member->state, &member->comm, &member->exec));
-    TRY(exec_start(member->exec));
+    TRY(kit_engine(member->plan, &member->state, &member->comm, &member->engine));
+    TRY(engine_start(member->engine));
     for (int s = 0; s < STEPS; s++) {
-        TRY(exec_step(member->exec, &member->step[s]));
-        if (s > 0) exec_norm(member->exec, s - 1, &member->step[s - 1].grad_norm);
+        TRY(engine_step(member->engine, &member->step[s]));
+        if (s > 0) engine_norm(member->engine, s - 1, &member->step[s - 1].grad_norm);
     }
-    TRY(exec_settle(member->exec));
-    exec_norm(member->exec, STEPS - 1, &member->step[STEPS - 1].grad_norm);
-    TRY(exec_evaluate(member->exec, &member->eval));
-    return exec_param_hash(member->exec, &member->params);
+    TRY(engine_settle(member->engine));
+    engine_norm(member->engine, STEPS - 1, &member->step[STEPS - 1].grad_norm);
+    TRY(engine_evaluate(member->engine, &member->eval));
+    return engine_param_hash(member->engine, &member->params);
 }
 
 static void *member_main(void *argument) {
     struct member *member = argument;
     member->status = train(member);
-    if (member->status != STATUS_OK) comm_abort(exec_comm(member->exec), member->rank);
+    if (member->status != STATUS_OK) comm_abort(engine_comm(member->engine), member->rank);
     return NULL;
 }
 
@@ -133,12 +133,12 @@ Test(exec_driver, knows_what_the_stages_do) {
         cr_expect_eq(step->lr, alone.lr);
         cr_expect_eq(step->lr, team->member[1].step[s].lr);
     }
-    cr_expect(!driver->exec->train && !driver->exec->eval, "a driver reads no samples");
-    cr_assert_eq(exec_evaluate(one->exec, &eval), STATUS_OK);
+    cr_expect(!driver->engine->train && !driver->engine->eval, "a driver reads no samples");
+    cr_assert_eq(engine_evaluate(one->engine, &eval), STATUS_OK);
     cr_expect_eq(driver->eval.samples, 7);
     cr_expect_float_eq(driver->eval.loss, eval.loss, 1e-12);
     uint64_t hash;
-    cr_assert_eq(exec_param_hash(one->exec, &hash), STATUS_OK);
+    cr_assert_eq(engine_param_hash(one->engine, &hash), STATUS_OK);
     cr_expect_eq(driver->params, 0);
     cr_expect_eq(team->member[1].params + team->member[2].params, hash);
     kit_close(&one);

@@ -103,12 +103,12 @@ static struct trained train(const char *line, bool far_away) {
     table.array_check = far_array_check, table.array_update = far_array_update;
     if (far_away) device->backend = &table;
     run.state = train_fresh();
-    cr_assert_eq(kit_engine(run.job.plan, &run.state, NULL, &run.exec), STATUS_OK);
+    cr_assert_eq(kit_engine(run.job.plan, &run.state, NULL, &run.engine), STATUS_OK);
     step = kit_steps(&run, -1);
-    cr_assert_eq(exec_settle(run.exec), STATUS_OK);
-    cr_assert_eq(exec_evaluate(run.exec, &eval), STATUS_OK);
+    cr_assert_eq(engine_settle(run.engine), STATUS_OK);
+    cr_assert_eq(engine_evaluate(run.engine, &eval), STATUS_OK);
     struct trained trained = {step.loss, eval.loss, kit_hash(&run)};
-    exec_close(&run.exec);
+    engine_close(&run.engine);
     device->backend = near;
     kit_plan_free(&run.job);
     options_free(&run.options);

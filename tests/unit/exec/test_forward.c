@@ -21,7 +21,7 @@ static struct kit_run *open_forward(const char *line) {
     run->options.command = COMMAND_EVAL;
     cr_assert_eq(kit_plan(&run->options, 0, 1, NULL, &run->job), STATUS_OK);
     run->state = train_fresh();
-    cr_assert_eq(kit_engine(run->job.plan, &run->state, NULL, &run->exec), STATUS_OK);
+    cr_assert_eq(kit_engine(run->job.plan, &run->state, NULL, &run->engine), STATUS_OK);
     return run;
 }
 
@@ -29,7 +29,7 @@ struct seen {
     int64_t samples, right, rounds;
 };
 
-static enum status look(void *context, const struct exec_output *output) {
+static enum status look(void *context, const struct engine_output *output) {
     struct seen *seen = context;
     for (int64_t i = 0; i < output->samples; i++) {
         cr_assert_eq(output->sample_id[i], seen->samples++);
@@ -66,13 +66,13 @@ static void check_line(const char *line, int64_t samples, int64_t labels) {
     struct kit_run *trained = kit_open("%s", line), *forward = open_forward(line);
     struct eval_result want, have;
     kit_steps(trained, -1);
-    cr_assert_eq(exec_evaluate(trained->exec, &want), STATUS_OK);
-    cr_assert_eq(checkpoint_write_model(trained->exec, path, NULL), STATUS_OK);
-    cr_assert_eq(checkpoint_load_model(forward->exec, path), STATUS_OK);
-    cr_assert_eq(exec_start(forward->exec), STATUS_OK);
+    cr_assert_eq(engine_evaluate(trained->engine, &want), STATUS_OK);
+    cr_assert_eq(checkpoint_write_model(trained->engine, path, NULL), STATUS_OK);
+    cr_assert_eq(checkpoint_load_model(forward->engine, path), STATUS_OK);
+    cr_assert_eq(engine_start(forward->engine), STATUS_OK);
     struct seen seen = {0};
-    struct exec_sink sink = {.context = &seen, .output = look, .round = count_rounds};
-    cr_assert_eq(exec_forward(forward->exec, &sink, &have), STATUS_OK);
+    struct engine_sink sink = {.context = &seen, .output = look, .round = count_rounds};
+    cr_assert_eq(engine_forward(forward->engine, &sink, &have), STATUS_OK);
     cr_expect_eq(have.loss, want.loss);
     cr_expect_eq(have.acc1, want.acc1);
     cr_expect_eq(have.acc5, want.acc5);
@@ -103,14 +103,14 @@ Test(exec_forward, a_model_is_loaded_whole_or_not_at_all) {
          said[1024] = "";
     struct kit_run *small = kit_open("--model resnet8 --threads 1 --steps 1"),
                    *large = open_forward("--model resnet20 --threads 1 --steps 1");
-    cr_assert_eq(checkpoint_write_model(small->exec, path, NULL), STATUS_OK);
+    cr_assert_eq(checkpoint_write_model(small->engine, path, NULL), STATUS_OK);
     uint64_t before, after;
-    cr_assert_eq(exec_param_hash(large->exec, &before), STATUS_OK);
+    cr_assert_eq(engine_param_hash(large->engine, &before), STATUS_OK);
     log_capture(said, sizeof said);
-    cr_expect_eq(checkpoint_load_model(large->exec, path), STATUS_DATA);
+    cr_expect_eq(checkpoint_load_model(large->engine, path), STATUS_DATA);
     log_capture(NULL, 0);
     cr_expect(strstr(said, "not this model") && strstr(said, "missing"), "%s", said);
-    cr_assert_eq(exec_param_hash(large->exec, &after), STATUS_OK);
+    cr_assert_eq(engine_param_hash(large->engine, &after), STATUS_OK);
     cr_expect_eq(before, after);
     kit_close(&small);
     kit_close(&large);

@@ -195,7 +195,7 @@ Test(exec_kept, new_folders_are_synced_in_their_parents) {
     struct checkpoint_config config = {.folder = inner, .keep = 2};
     struct checkpoint_state state = {0, -1, 0, -1};
     calls = (struct calls){.synced = note_sync};
-    cr_assert_eq(checkpoint_save(&config, run->exec, &state, STATUS_OK), STATUS_OK);
+    cr_assert_eq(checkpoint_save(&config, run->engine, &state, STATUS_OK), STATUS_OK);
     cr_expect(was_synced(folder), "%s", folder);
     cr_expect(was_synced(outer), "%s", outer);
     cr_expect(was_synced(inner), "%s", inner);
@@ -220,13 +220,13 @@ Test(exec_kept, a_save_without_room_does_not_begin) {
     char *model = mem_format("%s/model.safetensors", folder);
     calls = (struct calls){.full = true, .free_bytes = 1000, .making = expect_no_folder};
     log_capture(said, sizeof said);
-    cr_expect_eq(checkpoint_save(&config, victim->exec, &state, STATUS_OK), STATUS_DATA);
+    cr_expect_eq(checkpoint_save(&config, victim->engine, &state, STATUS_OK), STATUS_DATA);
     cr_expect(strstr(said, "No space left") && strstr(said, "1000 B are free"), "%s", said);
-    cr_expect_eq(checkpoint_write_model(victim->exec, model, NULL), STATUS_DATA);
+    cr_expect_eq(checkpoint_write_model(victim->engine, model, NULL), STATUS_DATA);
     log_capture(NULL, 0);
     calls.free_bytes = 1 << 30;
     calls.making = NULL;
-    cr_expect_eq(checkpoint_save(&config, victim->exec, &state, STATUS_OK), STATUS_OK);
+    cr_expect_eq(checkpoint_save(&config, victim->engine, &state, STATUS_OK), STATUS_OK);
     cr_expect(has("step-00000005") && !has("model.safetensors"));
     free(model);
     kit_close(&victim);

@@ -40,9 +40,10 @@ static void expect_failure(const char *line, int percent) {
     struct kit_run *run = kit_open("%s", line);
     fail_after(run, kernels_of(run) * percent / 100, &table);
     log_capture(said, sizeof said);
-    cr_expect_eq(exec_step(run->exec, &result), STATUS_MEMORY, "%s, %d%%: %s", line, percent, said);
+    cr_expect_eq(engine_step(run->engine, &result), STATUS_MEMORY, "%s, %d%%: %s", line, percent,
+                 said);
     log_capture(NULL, 0);
-    cr_expect_eq(exec_next_step(run->exec), 0);
+    cr_expect_eq(engine_next_step(run->engine), 0);
     kit_close(&run);
 }
 
@@ -64,7 +65,7 @@ Test(exec_kernels, one_that_fails_ends_the_evaluation) {
     struct kit_run *run = kit_open("--model mlp --data digits --device ref --threads 1");
     fail_after(run, 3, &table);
     log_capture(said, sizeof said);
-    cr_expect_eq(exec_evaluate(run->exec, &result), STATUS_MEMORY, "%s", said);
+    cr_expect_eq(engine_evaluate(run->engine, &result), STATUS_MEMORY, "%s", said);
     log_capture(NULL, 0);
     kit_close(&run);
 }

@@ -32,20 +32,20 @@ static void check(struct kit_run *run, const char *model, const char *name, int6
     if (at < 0) at = count / 2;
     kit_set_param(run, name, at, value);
     log_capture(said, sizeof said);
-    enum status status = exec_step(run->exec, &result);
+    enum status status = engine_step(run->engine, &result);
     log_capture(NULL, 0);
     cr_expect_eq(status, STATUS_NUMERIC, "%s: %s[%lld] = %g trains on", model, name, (long long)at,
                  (double)value);
     cr_expect(strstr(said, name) && strstr(said, "read by"), "%s: %s is not named: %s", model, name,
               said);
-    exec_seek(run->exec, 0);
+    engine_seek(run->engine, 0);
     kit_set_param(run, name, at, before[at]);
     free(before);
 }
 
 static void check_model(const struct model *model, const char *device) {
     struct kit_run *run = open_model(model, device);
-    const struct store_layout *store = exec_store(run->exec)->layout;
+    const struct store_layout *store = engine_store(run->engine)->layout;
     int step = (store->param_count + SOME - 1) / SOME;
     kit_steps(run, 1); /* nothing is wrong yet */
     for (int p = 0; p < store->param_count; p += step)

@@ -89,7 +89,7 @@ Test(exec_other_files, a_link_that_fails_leaves_nothing) {
     char *link = mem_format("%s/best", folder);
     cr_assert_eq(mkdir(link, 0700), 0);
     log_capture(said, sizeof said);
-    cr_expect_neq(checkpoint_save(&config, run->exec, &state, STATUS_OK), STATUS_OK);
+    cr_expect_neq(checkpoint_save(&config, run->engine, &state, STATUS_OK), STATUS_OK);
     log_capture(NULL, 0);
     cr_expect(strstr(said, "cannot link"), "%s", said);
     char *left = mem_format("%s/.step-best", folder);

@@ -118,7 +118,7 @@ static struct kit_run *load(const char *list) {
     struct kit_run *run = kit_open("%s", lists[i].line);
     said[0] = 0;
     log_capture(said, sizeof said);
-    cr_expect_eq(checkpoint_load_weights(run->exec, kit_files.weights), STATUS_OK, "%s", list);
+    cr_expect_eq(checkpoint_load_weights(run->engine, kit_files.weights), STATUS_OK, "%s", list);
     log_capture(NULL, 0);
     return run;
 }
@@ -205,7 +205,7 @@ Test(exec_other_names, a_head_that_is_not_tied_is_named) {
         cr_assert_eq(safetensors_write(kit_files.weights, &content, NULL), STATUS_OK);
         said[0] = 0;
         log_capture(said, sizeof said);
-        cr_expect_eq(checkpoint_load_weights(run->exec, kit_files.weights), STATUS_OK);
+        cr_expect_eq(checkpoint_load_weights(run->engine, kit_files.weights), STATUS_OK);
         log_capture(NULL, 0);
         bool named = strstr(said, "does not have, passed over: lm_head.weight");
         cr_expect_eq(named, other == 1, "%s", said);
@@ -229,7 +229,7 @@ Test(exec_other_names, positions_follow_the_grid) {
     cr_assert_eq(safetensors_write(kit_files.weights, &content, NULL), STATUS_OK);
     said[0] = 0;
     log_capture(said, sizeof said);
-    cr_expect_eq(checkpoint_load_weights(run->exec, kit_files.weights), STATUS_OK);
+    cr_expect_eq(checkpoint_load_weights(run->engine, kit_files.weights), STATUS_OK);
     log_capture(NULL, 0);
     cr_expect(strstr(said, "positions of 8 x 8 patches resized to 4 x 4"), "%s", said);
     int64_t count;

@@ -36,7 +36,7 @@ struct member {
     struct kit_plan plan[2];
     int changes; /* so far */
     struct train_state state;
-    struct exec *exec;
+    struct engine *engine;
     struct course course;
     struct rank_threads *threads; /* NULL: it is a process */
     struct comm_link link;
@@ -77,7 +77,7 @@ static const struct plan *next_plan(void *context, int64_t steps) {
 }
 
 static enum status train(struct member *member) {
-    struct exec_config engine = {
+    struct engine_config engine = {
         .plan = member->plan[0].plan, .state = &member->state, .meeting = {member, open_comm}};
     struct train_observer observer = {
         .context = &member->course, .starting = on_starting, .step = on_step, .norm = on_norm};
@@ -85,13 +85,13 @@ static enum status train(struct member *member) {
     struct train_config config = {.next_plan = changes ? next_plan : NULL, .context = member};
     struct train_result result;
     member->state = train_fresh();
-    TRY(exec_open(&engine, &member->exec));
-    TRY(exec_start(member->exec));
-    TRY(train_all(&member->exec, &config, &observer, &result));
-    if (exec_plan(member->exec) != member->plan[0].plan || result.steps != member->course.steps)
+    TRY(engine_open(&engine, &member->engine));
+    TRY(engine_start(member->engine));
+    TRY(train_all(&member->engine, &config, &observer, &result));
+    if (engine_plan(member->engine) != member->plan[0].plan || result.steps != member->course.steps)
         return fail(STATUS_BUG, "%lld steps told, %lld done", (long long)member->course.steps,
                     (long long)result.steps);
-    return exec_param_hash(member->exec, &member->course.params);
+    return engine_param_hash(member->engine, &member->course.params);
 }
 
 /* On the rank's own thread: a device sets up the threads of whoever opens it. */
@@ -102,7 +102,7 @@ static enum status plan_both(struct member *member) {
 }
 
 static void close_rank(struct member *member) {
-    exec_close(&member->exec);
+    engine_close(&member->engine);
     for (int p = 1; p >= 0; p--) kit_plan_free(&member->plan[p]);
 }
 
@@ -237,19 +237,19 @@ Test(exec_plan_change, counts_samples) {
     cr_assert_eq(kit_plan(&options, 0, 1, run->job.dataset, &large), STATUS_OK);
     kit_steps(run, 1);
     log_capture(said, sizeof said);
-    cr_expect_eq(exec_change_plan(&run->exec, large.plan), STATUS_USAGE);
+    cr_expect_eq(engine_change_plan(&run->engine, large.plan), STATUS_USAGE);
     log_capture(NULL, 0);
     cr_expect(strstr(said, "at sample 32 of epoch 1"), "%s", said);
     kit_steps(run, 1);
-    cr_assert_eq(exec_change_plan(&run->exec, large.plan), STATUS_OK);
+    cr_assert_eq(engine_change_plan(&run->engine, large.plan), STATUS_OK);
     struct step_result result;
-    cr_assert_eq(exec_step(run->exec, &result), STATUS_OK);
+    cr_assert_eq(engine_step(run->engine, &result), STATUS_OK);
     cr_expect_eq(result.step, 2);
     cr_expect(result.epoch == 0 && result.step_in_epoch == 1);
     cr_expect_eq(result.samples, 16);
     cr_expect(run->state.done.step == 3 && run->state.next.epoch == 1 &&
               run->state.next.sample == 0);
-    exec_close(&run->exec);
+    engine_close(&run->engine);
     kit_plan_free(&large);
     options_free(&options);
     kit_close(&run);

@@ -22,7 +22,7 @@ struct ending {
 static struct ending end_of(struct kit_run *run) {
     struct ending end = {.loss = kit_steps(run, -1).loss};
     end.params = kit_hash(run);
-    cr_assert_eq(store_buffer_hash(exec_store(run->exec), &end.buffers), STATUS_OK);
+    cr_assert_eq(store_buffer_hash(engine_store(run->engine), &end.buffers), STATUS_OK);
     kit_close(&run);
     return end;
 }
@@ -53,14 +53,14 @@ static void spoil(void *context, const struct instr *instr, int64_t step, int64_
     struct kit_run *run = *(struct kit_run **)context;
     (void)step, (void)begin_ns, (void)end_ns;
     if (!run || instr->op == INSTR_R || !instr_runs_nodes(instr)) return;
-    const struct plan *plan = run->exec->plan;
-    memset(run->exec->arena + plan->shared_begin, 0xff, plan->shared_bytes);
+    const struct plan *plan = run->engine->plan;
+    memset(run->engine->arena + plan->shared_begin, 0xff, plan->shared_bytes);
 }
 
 Test(exec_recompute, needs_nothing_of_the_shared_memory_but_from_r_to_backward) {
     static const char *const schedules[] = {"gpipe", "zbv"};
     struct kit_run *run = NULL;
-    struct exec_observer observer = {.context = &run, .instr = spoil};
+    struct engine_observer observer = {.context = &run, .instr = spoil};
     for (int i = 0; i < 2; i++) {
         struct ending kept = end_of(kit_open(BN "%s", schedules[i]));
         run = kit_open_watched(&observer, BN "%s --recompute always", schedules[i]);
@@ -210,7 +210,7 @@ Test(exec_recompute, what_is_not_finite_is_still_found) {
     for (int i = 0; i < 640; i++)
         kit_set_param(run, "fc3.weight", i, i % 128 < 64 ? 3e38f : -3e38f);
     log_capture(said, sizeof said);
-    cr_expect_eq(exec_step(run->exec, &result), STATUS_NUMERIC);
+    cr_expect_eq(engine_step(run->engine, &result), STATUS_NUMERIC);
     log_capture(NULL, 0);
     cr_expect(strstr(said, "norm of the gradients") && strstr(said, "(backward) on micro-batch 0"),
               "%s", said);

@@ -21,7 +21,7 @@ struct member {
     struct kit_plan job;
     struct comm *comm;
     struct train_state state;
-    struct exec *exec;
+    struct engine *engine;
     struct step_result result;
     struct eval_result eval;
     int calls, serves; /* that were told to who watches */
@@ -40,22 +40,22 @@ static void note(void *context, const struct instr *instr, int64_t step, int64_t
 
 static enum status train(struct member *member) {
     member->state = train_fresh();
-    member->state.observer = (struct exec_observer){.context = member, .instr = note};
-    TRY(kit_engine(member->job.plan, &member->state, &member->comm, &member->exec));
-    TRY(exec_start(member->exec));
-    while (exec_next_step(member->exec) < member->job.plan->config.steps)
-        TRY(exec_step(member->exec, &member->result));
-    TRY(exec_evaluate(member->exec, &member->eval));
-    exec_norm(member->exec, member->result.step, &member->result.grad_norm);
-    TRY(exec_param_hash(member->exec, &member->params));
-    return store_buffer_hash(exec_store(member->exec), &member->buffers);
+    member->state.observer = (struct engine_observer){.context = member, .instr = note};
+    TRY(kit_engine(member->job.plan, &member->state, &member->comm, &member->engine));
+    TRY(engine_start(member->engine));
+    while (engine_next_step(member->engine) < member->job.plan->config.steps)
+        TRY(engine_step(member->engine, &member->result));
+    TRY(engine_evaluate(member->engine, &member->eval));
+    engine_norm(member->engine, member->result.step, &member->result.grad_norm);
+    TRY(engine_param_hash(member->engine, &member->params));
+    return store_buffer_hash(engine_store(member->engine), &member->buffers);
 }
 
 static void *member_main(void *argument) {
     struct member *member = argument;
     member->status = train(member);
     bool known = member->status == STATUS_OK || member->status == STATUS_NUMERIC; /* to all */
-    if (!known) comm_abort(exec_comm(member->exec), member->rank);
+    if (!known) comm_abort(engine_comm(member->engine), member->rank);
     return NULL;
 }
 
@@ -90,7 +90,7 @@ static void team_run(struct team *team) {
 }
 
 static void team_free(struct team **team) {
-    for (int r = 0; r < (*team)->ranks; r++) exec_close(&(*team)->member[r].exec);
+    for (int r = 0; r < (*team)->ranks; r++) engine_close(&(*team)->member[r].engine);
     for (int r = (*team)->ranks - 1; r >= 0; r--) kit_plan_free(&(*team)->member[r].job);
     options_free(&(*team)->options);
     free(*team);
@@ -108,11 +108,11 @@ static void expect_same(const struct team *team, struct kit_run *one) {
         cr_expect_eq(team->member[r].result.grad_norm, alone.grad_norm);
         cr_expect_float_eq(team->member[r].result.loss, alone.loss, 1e-12);
     }
-    cr_assert_eq(exec_evaluate(one->exec, &eval), STATUS_OK);
+    cr_assert_eq(engine_evaluate(one->engine, &eval), STATUS_OK);
     cr_expect_float_eq(team->member[0].eval.loss, eval.loss, 1e-12);
-    cr_assert_eq(exec_param_hash(one->exec, &own), STATUS_OK);
+    cr_assert_eq(engine_param_hash(one->engine, &own), STATUS_OK);
     cr_expect_eq(params, own);
-    cr_assert_eq(store_buffer_hash(exec_store(one->exec), &own), STATUS_OK);
+    cr_assert_eq(store_buffer_hash(engine_store(one->engine), &own), STATUS_OK);
     cr_expect_eq(buffers, own);
 }
 

@@ -29,7 +29,7 @@ struct member {
     struct comm *comm;
     struct kit_plan job;
     struct train_state training;
-    struct exec *exec;
+    struct engine *engine;
     struct slice owned[MAX_SLICES];
     char *folder; /* of its checkpoints */
     enum status status;
@@ -42,7 +42,7 @@ struct team {
     struct options options;
     int ranks;
     enum slicing slicing;
-    void (*act)(struct member *member); /* between exec_open and the end */
+    void (*act)(struct member *member); /* between engine_open and the end */
     const struct kit_run *like;         /* what `act` compares with */
     struct member members[MAX_RANKS];
     struct comm *comms[MAX_RANKS];
@@ -117,13 +117,13 @@ static void slice_plan(struct member *member) {
 
 static void *member_main(void *argument) {
     struct member *member = argument;
-    struct exec *exec = NULL;
+    struct engine *engine = NULL;
     if (member->team->slicing != WHOLE) slice_plan(member);
     member->training = train_fresh();
-    member->status = kit_engine(member->job.plan, &member->training, &member->comm, &exec);
-    member->exec = exec;
+    member->status = kit_engine(member->job.plan, &member->training, &member->comm, &engine);
+    member->engine = engine;
     if (member->status == STATUS_OK) member->team->act(member);
-    if (member->status != STATUS_OK) comm_abort(exec_comm(member->exec), member->rank);
+    if (member->status != STATUS_OK) comm_abort(engine_comm(member->engine), member->rank);
     return NULL;
 }
 
@@ -157,7 +157,7 @@ static void team_run(struct team *team) {
 }
 
 static void team_free(struct team *team) {
-    for (int r = 0; r < team->ranks; r++) exec_close(&team->members[r].exec);
+    for (int r = 0; r < team->ranks; r++) engine_close(&team->members[r].engine);
     for (int r = team->ranks - 1; r >= 0; r--) kit_plan_free(&team->members[r].job);
     options_free(&team->options);
 }
@@ -169,8 +169,8 @@ static struct checkpoint_config config_in(const struct member *member) {
 }
 
 static void expect_state(struct member *member) {
-    const struct store *have = exec_store(member->exec),
-                       *want = exec_store(member->team->like->exec);
+    const struct store *have = engine_store(member->engine),
+                       *want = engine_store(member->team->like->engine);
     for (int s = 0; s < have->layout->optimizer->state_count; s++) {
         int array = store_array(have->layout, ARRAY_STATE, s);
         const struct array_layout *of = &have->layout->arrays[array];
@@ -187,7 +187,7 @@ static void expect_state(struct member *member) {
 
 /* Sums and norms run over the padding of gradients: it is zero between steps. */
 static void expect_free(const struct member *member) {
-    const struct store *store = exec_store(member->exec);
+    const struct store *store = engine_store(member->engine);
     const struct elements *grad = &store->held[store_array(store->layout, ARRAY_GRAD, 0)];
     for (int64_t i = 0; i < grad->count; i++)
         cr_assert_eq(((const float *)grad->data)[i], 0, "rank %d", member->rank);
@@ -198,12 +198,12 @@ static void resume_and_save(struct member *member) {
     struct checkpoint_config config = config_in(member);
     struct checkpoint_state state = train_fresh().done;
     bool found;
-    member->status = checkpoint_resume(&config, member->exec, &state, &found);
-    if (member->status == STATUS_OK) member->status = exec_start(member->exec);
+    member->status = checkpoint_resume(&config, member->engine, &state, &found);
+    if (member->status == STATUS_OK) member->status = engine_start(member->engine);
     if (member->status != STATUS_OK) return;
     expect_state(member);
     state.step++;
-    member->status = checkpoint_save(&config, member->exec, &state, STATUS_OK);
+    member->status = checkpoint_save(&config, member->engine, &state, STATUS_OK);
     expect_free(member);
 }
 
@@ -270,7 +270,7 @@ static void round_trip(const char *line) {
     struct kit_run *again = kit_open("%s", with_ranks(line, 1));
     cr_assert_eq(resume(again), 4, "%s", said);
     cr_expect_eq(kit_hash(again), kit_hash(one));
-    exec_seek(again->exec, 5);
+    engine_seek(again->engine, 5);
     save(again, 9, -1);
     expect_same_files(2, 5);
     through_ranks(line, 4, WHOLE, one); /* of replicas the first one reads and writes */
@@ -292,7 +292,7 @@ static void resume_only(struct member *member) {
     struct checkpoint_config config = config_in(member);
     struct checkpoint_state state = train_fresh().done;
     bool found;
-    member->state.saved_step = checkpoint_resume(&config, member->exec, &state, &found);
+    member->state.saved_step = checkpoint_resume(&config, member->engine, &state, &found);
 }
 
 /* Each rank finds all that it holds, but some tensors are nobody's. */
@@ -316,7 +316,7 @@ static void save_once(struct member *member) {
     struct checkpoint_config config = config_in(member);
     struct checkpoint_state state = train_fresh().done;
     enum status ready = member->rank == 1 && !member->state.step ? STATUS_NUMERIC : STATUS_OK;
-    enum status status = checkpoint_save(&config, member->exec, &state, ready);
+    enum status status = checkpoint_save(&config, member->engine, &state, ready);
     member->state.saved_step = status;
 }
 
@@ -363,9 +363,9 @@ Test(exec_sliced, who_writes_nothing_needs_no_folder) {
 
 /* --- evaluation --- */
 
-static uint64_t statistics(struct exec *exec) {
+static uint64_t statistics(struct engine *engine) {
     uint64_t hash = 0;
-    cr_assert_eq(store_buffer_hash(exec_store(exec), &hash), STATUS_OK);
+    cr_assert_eq(store_buffer_hash(engine_store(engine), &hash), STATUS_OK);
     return hash;
 }
 
@@ -373,16 +373,16 @@ static void train_and_evaluate(struct member *member) {
     struct checkpoint_config config = config_in(member);
     struct checkpoint_state state = train_fresh().done;
     struct step_result result;
-    member->status = exec_start(member->exec);
+    member->status = engine_start(member->engine);
     for (int i = 0; i < 3 && member->status == STATUS_OK; i++)
-        member->status = exec_step(member->exec, &result);
+        member->status = engine_step(member->engine, &result);
     if (member->status != STATUS_OK) return;
-    uint64_t own = statistics(member->exec);
-    member->status = exec_evaluate(member->exec, &member->eval);
-    cr_expect_eq(statistics(member->exec), own, "rank %d has other statistics", member->rank);
+    uint64_t own = statistics(member->engine);
+    member->status = engine_evaluate(member->engine, &member->eval);
+    cr_expect_eq(statistics(member->engine), own, "rank %d has other statistics", member->rank);
     state.step = 3;
     if (member->status == STATUS_OK)
-        member->status = checkpoint_save(&config, member->exec, &state, STATUS_OK);
+        member->status = checkpoint_save(&config, member->engine, &state, STATUS_OK);
 }
 
 /* 13 test samples are one round more than two ranks can share evenly. */
@@ -395,12 +395,12 @@ Test(exec_sliced, ranks_evaluate_what_is_saved) {
     team_run(&team);
     const struct member *members = team.members;
     for (int r = 0; r < 2; r++) cr_assert_eq(members[r].status, STATUS_OK);
-    cr_expect_neq(statistics(members[0].exec), statistics(members[1].exec));
+    cr_expect_neq(statistics(members[0].engine), statistics(members[1].engine));
     cr_expect_eq(members[0].eval.loss, members[1].eval.loss);
     cr_expect_eq(members[0].eval.samples, 13);
     struct kit_run *run = kit_open("%s", line);
     cr_assert_eq(resume(run), 3, "%s", said);
-    cr_assert_eq(exec_evaluate(run->exec, &one), STATUS_OK);
+    cr_assert_eq(engine_evaluate(run->engine, &one), STATUS_OK);
     cr_expect_float_eq(one.loss, members[0].eval.loss, 1e-6);
     kit_close(&run);
     team_free(&team);

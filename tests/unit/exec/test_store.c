@@ -78,7 +78,7 @@ Test(exec_store, further_uses_lie_in_the_tail) {
         cr_expect_eq(use->begin >= layout->param_elements, use->number > 0);
     }
     cr_expect_gt(further, 0);
-    struct store *store = exec_store(run->exec);
+    struct store *store = engine_store(run->engine);
     struct bucket all = {.count = layout->held_count, .elements = layout->param_elements};
     cr_assert_eq(store_zero(store, 0, &all), STATUS_OK);
     for (int u = 0; u < layout->use_count; u++) {

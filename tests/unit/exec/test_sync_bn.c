@@ -17,7 +17,7 @@ struct member {
     struct comm *comm;
     struct kit_plan job;
     struct train_state state;
-    struct exec *exec;
+    struct engine *engine;
     enum status status;
     pthread_t thread;
     int64_t exchanges; /* waited for, inside passes */
@@ -33,13 +33,13 @@ static void *member_main(void *argument) {
     struct member *member = argument;
     struct step_result result;
     member->state = train_fresh();
-    member->state.observer = (struct exec_observer){.context = member, .waited = count_exchanges};
-    member->status = kit_engine(member->job.plan, &member->state, &member->comm, &member->exec);
-    if (member->status == STATUS_OK) member->status = exec_start(member->exec);
+    member->state.observer = (struct engine_observer){.context = member, .waited = count_exchanges};
+    member->status = kit_engine(member->job.plan, &member->state, &member->comm, &member->engine);
+    if (member->status == STATUS_OK) member->status = engine_start(member->engine);
     int64_t total = member->job.plan->config.steps;
-    while (member->status == STATUS_OK && exec_next_step(member->exec) < total)
-        member->status = exec_step(member->exec, &result);
-    if (member->status != STATUS_OK) comm_abort(exec_comm(member->exec), member->rank);
+    while (member->status == STATUS_OK && engine_next_step(member->engine) < total)
+        member->status = engine_step(member->engine, &result);
+    if (member->status != STATUS_OK) comm_abort(engine_comm(member->engine), member->rank);
     return NULL;
 }
 
@@ -76,7 +76,7 @@ static struct team team_run(const char *line) {
 }
 
 static void team_free(struct team *team) {
-    for (int r = 0; r < team->ranks; r++) exec_close(&team->members[r].exec);
+    for (int r = 0; r < team->ranks; r++) engine_close(&team->members[r].engine);
     for (int r = team->ranks - 1; r >= 0; r--) kit_plan_free(&team->members[r].job);
     options_free(&team->options);
     free(team->members);
@@ -84,10 +84,10 @@ static void team_free(struct team *team) {
 }
 
 static uint64_t hash_of(const struct team *team, int rank) {
-    const struct store *store = exec_store(team->members[rank].exec);
+    const struct store *store = engine_store(team->members[rank].engine);
     uint64_t params, buffers;
     cr_assert_eq(team->members[rank].status, STATUS_OK);
-    cr_assert_eq(exec_param_hash(team->members[rank].exec, &params), STATUS_OK);
+    cr_assert_eq(engine_param_hash(team->members[rank].engine, &params), STATUS_OK);
     cr_assert_eq(store_buffer_hash(store, &buffers), STATUS_OK);
     return params ^ buffers;
 }
@@ -143,7 +143,8 @@ static void check_like_one_rank(int ranks, int micros, int count) {
     struct team team = team_run(many);
     for (int r = 0; r < ranks; r++)
         cr_expect_eq(hash_of(&team, r), hash_of(&team, 0), "%s: rank %d", many, r);
-    const struct store *want = exec_store(one->exec), *have = exec_store(team.members[0].exec);
+    const struct store *want = engine_store(one->engine),
+                       *have = engine_store(team.members[0].engine);
     cr_expect_lt(params_apart(want, have), 2e-5, "%s: %g", many, params_apart(want, have));
     cr_expect_lt(buffers_apart(want, have), 2e-5, "%s: %g", many, buffers_apart(want, have));
     team_free(&team);
@@ -172,7 +173,8 @@ Test(exec_sync_bn, a_rank_without_samples) {
 Test(exec_sync_bn, without_it_ranks_have_their_own_statistics) {
     const char *line = BN "--data synthetic:count=24,test_count=4,size=8 --epochs 1 -n 2";
     struct team team = team_run(line);
-    const struct store *a = exec_store(team.members[0].exec), *b = exec_store(team.members[1].exec);
+    const struct store *a = engine_store(team.members[0].engine),
+                       *b = engine_store(team.members[1].engine);
     cr_expect_eq(params_apart(a, b), 0);
     cr_expect_gt(buffers_apart(a, b), 1e-3);
     team_free(&team);
@@ -194,7 +196,7 @@ Test(exec_sync_bn, the_same_bits_again) {
 /* Exchanges of a step of this rank, as foretold: waits less those for what was posted. */
 static int64_t exchanges_foretold(const struct plan *plan, int rank) {
     const struct instr_list *body = program_list(plan->program, rank, LIST_BODY);
-    int64_t count = exec_most_waits(plan, body);
+    int64_t count = engine_most_waits(plan, body);
     for (int i = 0; i < body->count; i++) count -= instr_row(&body->items[i])->queue == QUEUE_COMM;
     return count;
 }
@@ -204,7 +206,8 @@ Test(exec_sync_bn, long_vectors_go_in_pieces) {
     struct kit_run *one = kit_open(WIDE);
     kit_steps(one, -1);
     struct team team = team_run(WIDE "-n 2 --sync-bn");
-    const struct store *want = exec_store(one->exec), *have = exec_store(team.members[1].exec);
+    const struct store *want = engine_store(one->engine),
+                       *have = engine_store(team.members[1].engine);
     cr_assert_eq(team.members[1].status, STATUS_OK);
     cr_expect_lt(params_apart(want, have), 1e-4, "%g", params_apart(want, have));
     cr_expect_lt(buffers_apart(want, have), 1e-4, "%g", buffers_apart(want, have));

@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
-#include "exec/exec.h"
+#include "exec/engine.h"
 #include "kit.h"
 
 enum { HELD_OUT = 64, LOOKS = 6, STEPS_BETWEEN = 20 };
@@ -41,13 +41,13 @@ static struct dataset *open_text(void) {
     return dataset;
 }
 
-static void check_falls(struct exec *exec) {
+static void check_falls(struct engine *engine) {
     struct eval_result now, before = {0};
     struct step_result step;
     for (int look = 0; look < LOOKS; look++, before = now) {
         for (int i = 0; look > 0 && i < STEPS_BETWEEN; i++)
-            cr_assert_eq(exec_step(exec, &step), STATUS_OK);
-        cr_assert_eq(exec_evaluate(exec, &now), STATUS_OK);
+            cr_assert_eq(engine_step(engine, &step), STATUS_OK);
+        cr_assert_eq(engine_evaluate(engine, &now), STATUS_OK);
         cr_assert_eq(now.samples, HELD_OUT);
         cr_expect(look == 0 || now.loss < before.loss - least_fall,
                   "after %d steps the loss is %g, it was %g", look * STEPS_BETWEEN, now.loss,
@@ -61,14 +61,14 @@ Test(exec_text, the_loss_on_held_out_rows_falls_at_every_look) {
                      "4",       "--steps",   "120",    "--threads", "1"};
     struct options options;
     struct kit_plan job;
-    struct exec *exec = NULL;
+    struct engine *engine = NULL;
     cr_assert_eq(options_parse(COMMAND_TRAIN, sizeof words / sizeof words[0], words, &options),
                  STATUS_OK);
     cr_assert_eq(kit_plan(&options, 0, 1, dataset, &job), STATUS_OK);
     struct train_state state = train_fresh();
-    cr_assert_eq(kit_engine(job.plan, &state, NULL, &exec), STATUS_OK);
-    check_falls(exec);
-    exec_close(&exec);
+    cr_assert_eq(kit_engine(job.plan, &state, NULL, &engine), STATUS_OK);
+    check_falls(engine);
+    engine_close(&engine);
     kit_plan_free(&job);
     options_free(&options);
     dataset_free(&dataset);

@@ -24,7 +24,7 @@ struct member {
     struct comm *comm;
     struct kit_plan job;
     struct train_state state;
-    struct exec *exec;
+    struct engine *engine;
     double norm;
     uint64_t hash;
     enum status status, equal;
@@ -42,7 +42,7 @@ static struct store_item *item_of(const struct member *member, int *index) {
 static void spoil(struct member *member, enum array_kind kind) {
     int index;
     item_of(member, &index);
-    struct store *store = exec_store(member->exec);
+    struct store *store = engine_store(member->engine);
     float *values = store_tensor(store, store_array(store->layout, kind, 0), index).data;
     values[5] += 1;
 }
@@ -50,25 +50,25 @@ static void spoil(struct member *member, enum array_kind kind) {
 static enum status train(struct member *member) {
     struct step_result result = {0};
     member->state = train_fresh();
-    TRY(kit_engine(member->job.plan, &member->state, &member->comm, &member->exec));
-    TRY(exec_start(member->exec));
-    while (exec_next_step(member->exec) < member->job.plan->config.steps)
-        TRY(exec_step(member->exec, &result));
-    TRY(exec_settle(member->exec));
-    exec_norm(member->exec, result.step, &member->norm);
-    return exec_param_hash(member->exec, &member->hash);
+    TRY(kit_engine(member->job.plan, &member->state, &member->comm, &member->engine));
+    TRY(engine_start(member->engine));
+    while (engine_next_step(member->engine) < member->job.plan->config.steps)
+        TRY(engine_step(member->engine, &result));
+    TRY(engine_settle(member->engine));
+    engine_norm(member->engine, result.step, &member->norm);
+    return engine_param_hash(member->engine, &member->hash);
 }
 
 static void *member_main(void *argument) {
     struct member *member = argument;
     member->status = train(member);
     if (member->status != STATUS_OK) {
-        comm_abort(exec_comm(member->exec), member->rank);
+        comm_abort(engine_comm(member->engine), member->rank);
         return NULL;
     }
-    member->equal = exec_compare_copies(member->exec);
+    member->equal = engine_compare_copies(member->engine);
     if (member->spoil) spoil(member, ARRAY_STATE);
-    member->spoilt = exec_compare_copies(member->exec);
+    member->spoilt = engine_compare_copies(member->engine);
     return NULL;
 }
 
@@ -105,7 +105,7 @@ static void team_run(struct team *team) {
 }
 
 static void team_free(struct team *team) {
-    for (int r = 0; r < team->ranks; r++) exec_close(&team->member[r].exec);
+    for (int r = 0; r < team->ranks; r++) engine_close(&team->member[r].engine);
     for (int r = team->ranks - 1; r >= 0; r--) kit_plan_free(&team->member[r].job);
     options_free(&team->options);
 }

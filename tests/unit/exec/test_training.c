@@ -249,7 +249,7 @@ Test(exec_training, a_program_for_another_deal_is_refused) {
 /* --- gradients by hand --- */
 
 struct by_hand {
-    struct exec *exec;
+    struct engine *engine;
     int checked;
     int64_t samples;
 };
@@ -271,14 +271,14 @@ static void layer(const struct store *store, int param, const float *x, bool rel
 }
 
 /* The perceptron's gradient of the last bias: the mean over the step's samples of p - onehot. */
-static void expected_bias_gradient(const struct exec *exec, double out[10], int64_t *samples) {
-    const struct store *store = exec->store;
-    int image = dataset_field(exec->plan->config.dataset, "image");
-    int label = dataset_field(exec->plan->config.dataset, "label");
+static void expected_bias_gradient(const struct engine *engine, double out[10], int64_t *samples) {
+    const struct store *store = engine->store;
+    int image = dataset_field(engine->plan->config.dataset, "image");
+    int label = dataset_field(engine->plan->config.dataset, "label");
     memset(out, 0, 10 * sizeof out[0]);
     *samples = 0;
-    for (int m = 0; m < exec->step->batch->micro_count; m++) {
-        const struct micro_batch *micro = &exec->step->batch->micro[m];
+    for (int m = 0; m < engine->step->batch->micro_count; m++) {
+        const struct micro_batch *micro = &engine->step->batch->micro[m];
         for (int64_t s = 0; s < micro->samples; s++, ++*samples) {
             float a[128], b[64], c[10];
             layer(store, 0, (const float *)micro->field[image] + s * 64, true, a);
@@ -299,8 +299,8 @@ static void check_bias(void *context, const struct instr *instr, int64_t step, i
     (void)step, (void)begin, (void)end;
     if (instr->op != INSTR_NORM) return;
     double want[10];
-    expected_bias_gradient(hand->exec, want, &hand->samples);
-    const struct store *store = hand->exec->store;
+    expected_bias_gradient(hand->engine, want, &hand->samples);
+    const struct store *store = hand->engine->store;
     float got[10];
     int gradients = store_array(store->layout, ARRAY_GRAD, instr->grad);
     cr_assert_eq(store_get(store, gradients, 5, got), STATUS_OK);
@@ -316,13 +316,13 @@ Test(exec_training, the_short_last_step_has_the_gradient_of_its_samples) {
     static const char *const deals[] = {"1x1", "1x4", "4x1", "2x8"};
     for (int d = 0; d < 4; d++) {
         struct by_hand hand = {0};
-        struct exec_observer observer = {.context = &hand, .instr = check_bias};
+        struct engine_observer observer = {.context = &hand, .instr = check_bias};
         struct kit_run *run = kit_open_watched(
             &observer,
             "--model mlp --data synthetic:count=38,test_count=4,size=8,channels=1,classes=10 "
             "--device ref --threads 1 --batch 16 --epochs 2 --deal %s",
             deals[d]);
-        hand.exec = run->exec;
+        hand.engine = run->engine;
         cr_assert_eq(run->job.plan->config.steps_per_epoch, 3);
         for (int step = 0; step < 6; step++) {
             struct step_result result = kit_steps(run, 1);
@@ -340,7 +340,7 @@ Test(exec_training, the_short_last_step_has_the_gradient_of_its_samples) {
 
 /* The norm of what lies between the parameters of two runs. */
 static double moved(const struct kit_run *from, const struct kit_run *to) {
-    const struct store_layout *layout = exec_store(from->exec)->layout;
+    const struct store_layout *layout = engine_store(from->engine)->layout;
     double squares = 0;
     for (int p = 0; p < layout->param_count; p++) {
         int64_t count;
@@ -374,7 +374,7 @@ Test(exec_training, clipping_scales_to_the_limit) {
 /* --- running statistics --- */
 
 struct tracked {
-    struct exec *exec;
+    struct engine *engine;
     uint64_t hash;
     int moved[8], seen;
 };
@@ -385,7 +385,7 @@ static void watch_buffers(void *context, const struct instr *instr, int64_t step
     (void)step, (void)begin, (void)end;
     if (instr->op != INSTR_F) return;
     uint64_t now;
-    cr_assert_eq(store_buffer_hash(tracked->exec->store, &now), STATUS_OK);
+    cr_assert_eq(store_buffer_hash(tracked->engine->store, &now), STATUS_OK);
     tracked->moved[instr->micro] += now != tracked->hash;
     tracked->hash = now;
     tracked->seen++;
@@ -393,10 +393,10 @@ static void watch_buffers(void *context, const struct instr *instr, int64_t step
 
 Test(exec_training, running_statistics_are_replica_0s) {
     struct tracked tracked = {0};
-    struct exec_observer observer = {.context = &tracked, .instr = watch_buffers};
+    struct engine_observer observer = {.context = &tracked, .instr = watch_buffers};
     struct kit_run *run = kit_open_watched(&observer, BN "--steps 2 --batch 16 --deal 2x2");
-    const struct store *store = exec_store(run->exec);
-    tracked.exec = run->exec;
+    const struct store *store = engine_store(run->engine);
+    tracked.engine = run->engine;
     cr_assert_eq(store_buffer_hash(store, &tracked.hash), STATUS_OK);
     kit_steps(run, -1);
     cr_expect_eq(tracked.seen, 8);
@@ -425,10 +425,10 @@ Test(exec_training, evaluation_counts_each_sample_once) {
     for (int i = 0; i < 5; i++) {
         struct kit_run *run = kit_open(MLP "--steps 1 --lr 0 --weight-decay 0 %s", batches[i]);
         struct eval_result before, after, again;
-        cr_assert_eq(exec_evaluate(run->exec, &before), STATUS_OK);
+        cr_assert_eq(engine_evaluate(run->engine, &before), STATUS_OK);
         kit_steps(run, -1); /* learning rate 0: evaluation and training do not disturb each other */
-        cr_assert_eq(exec_evaluate(run->exec, &after), STATUS_OK);
-        cr_assert_eq(exec_evaluate(run->exec, &again), STATUS_OK);
+        cr_assert_eq(engine_evaluate(run->engine, &after), STATUS_OK);
+        cr_assert_eq(engine_evaluate(run->engine, &again), STATUS_OK);
         cr_expect_eq(before.samples, 297);
         cr_expect_eq(after.loss, before.loss);
         cr_expect_eq(again.loss, before.loss);
@@ -447,7 +447,7 @@ Test(exec_training, evaluation_changes_nothing) {
     struct eval_result eval;
     kit_steps(run, -1);
     uint64_t hash = kit_hash(run);
-    cr_assert_eq(exec_evaluate(run->exec, &eval), STATUS_OK);
+    cr_assert_eq(engine_evaluate(run->engine, &eval), STATUS_OK);
     cr_expect_eq(hash, kit_hash(run));
     cr_expect_eq(eval.samples, 297);
     kit_close(&run);
@@ -461,7 +461,7 @@ static void expect_failure(struct kit_run *run, int64_t after, const char *const
     kit_steps(run, after);
     uint64_t hash = kit_hash(run);
     log_capture(said, sizeof said);
-    enum status status = exec_step(run->exec, &result);
+    enum status status = engine_step(run->engine, &result);
     log_capture(NULL, 0);
     cr_expect_eq(status, STATUS_NUMERIC);
     cr_expect_eq(kit_hash(run), hash, "parameters moved");
@@ -506,7 +506,7 @@ Test(exec_numeric, a_learning_rate_that_is_far_too_high) {
     struct step_result result;
     enum status status = STATUS_OK;
     log_capture(said, sizeof said);
-    for (int i = 0; i < 20 && status == STATUS_OK; i++) status = exec_step(run->exec, &result);
+    for (int i = 0; i < 20 && status == STATUS_OK; i++) status = engine_step(run->engine, &result);
     log_capture(NULL, 0);
     cr_expect_eq(status, STATUS_NUMERIC);
     cr_expect(strstr(said, "step 2") && strstr(said, "linear") && strstr(said, "--lr"), "%s", said);
@@ -519,7 +519,7 @@ Test(exec_numeric, an_evaluation_that_is_not_finite) {
     struct eval_result eval;
     kit_set_param(run, "fc3.bias", 1, NAN);
     log_capture(said, sizeof said);
-    cr_expect_eq(exec_evaluate(run->exec, &eval), STATUS_NUMERIC);
+    cr_expect_eq(engine_evaluate(run->engine, &eval), STATUS_NUMERIC);
     log_capture(NULL, 0);
     cr_expect(strstr(said, "evaluation") && strstr(said, "fc3.bias"), "%s", said);
     kit_close(&run);
@@ -553,7 +553,7 @@ static void note_load(void *context, const struct instr *instr, int64_t step, in
 /* With one rank COUNT is done when it is posted. LOAD comes next; B is the first to await it. */
 Test(exec_training, an_operation_ends_when_it_is_done_not_when_it_is_awaited) {
     struct told told = {0};
-    struct exec_observer observer = {.context = &told, .instr = note_load, .posted = note_posted};
+    struct engine_observer observer = {.context = &told, .instr = note_load, .posted = note_posted};
     struct kit_run *run = kit_open_watched(&observer, MLP "--steps 3");
     kit_steps(run, -1);
     cr_expect(told.steps == 3 && told.early == 3, "%d of %d", told.early, told.steps);
@@ -593,12 +593,12 @@ static void count_broadcasts(void *context, const struct instr *instr, int64_t s
 /* No schedule has anything to drain yet: here a program is given something that can be seen. */
 Test(exec_training, drain_is_run) {
     int seen = 0;
-    struct exec_observer observer = {.context = &seen, .instr = count_broadcasts};
+    struct engine_observer observer = {.context = &seen, .instr = count_broadcasts};
     struct kit_run *run = kit_open_watched(&observer, MLP "--steps 2");
     struct rank_program *own = program_edit(run->job.plan->program, 0);
     program_add(own, LIST_DRAIN, INSTR_BCAST);
     uint64_t before = kit_hash(run);
-    cr_assert_eq(exec_drain(run->exec), STATUS_OK);
+    cr_assert_eq(engine_drain(run->engine), STATUS_OK);
     cr_expect_eq(seen, 1);
     cr_expect_eq(kit_hash(run), before, "a broadcast to oneself changes nothing");
     kit_close(&run);

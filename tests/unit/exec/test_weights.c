@@ -23,7 +23,7 @@ static void write_items(const struct tensor_item *items, size_t count) {
 static enum status load(struct kit_run *run) {
     said[0] = 0;
     log_capture(said, sizeof said);
-    enum status status = checkpoint_load_weights(run->exec, kit_files.weights);
+    enum status status = checkpoint_load_weights(run->engine, kit_files.weights);
     log_capture(NULL, 0);
     return status;
 }
@@ -46,7 +46,7 @@ Test(exec_weights, a_model_reads_what_it_wrote) {
     struct kit_run *a = kit_open(MLP), *b = kit_open(MLP "--seed 9");
     kit_steps(a, -1);
     cr_assert_neq(kit_hash(a), kit_hash(b));
-    cr_assert_eq(checkpoint_write_model(a->exec, kit_files.weights, NULL), STATUS_OK);
+    cr_assert_eq(checkpoint_write_model(a->engine, kit_files.weights, NULL), STATUS_OK);
     cr_assert_eq(load(b), STATUS_OK);
     cr_expect_eq(kit_hash(a), kit_hash(b));
     cr_expect(strstr(said, "6 of the model's 6") && !strstr(said, "warning"), "%s", said);
@@ -60,7 +60,7 @@ Test(exec_weights, also_on_cpu_with_batch_norm) {
         "--model resnet8 --data digits --device cpu --threads 1 --batch 16 --steps 1";
     struct kit_run *a = kit_open("%s", line), *b = kit_open("%s --seed 9", line);
     kit_steps(a, -1);
-    cr_assert_eq(checkpoint_write_model(a->exec, kit_files.weights, NULL), STATUS_OK);
+    cr_assert_eq(checkpoint_write_model(a->engine, kit_files.weights, NULL), STATUS_OK);
     cr_assert_eq(load(b), STATUS_OK);
     cr_expect_eq(kit_hash(a), kit_hash(b));
     kit_close(&a);
@@ -190,7 +190,7 @@ Test(exec_weights, the_folder_of_a_run_stands_for_its_model) {
     kit_files.weights = mem_text(kit_files.folder);
     cr_expect_eq(load(b), STATUS_DATA);
     cr_expect(strstr(said, "no model.safetensors"), "%s", said);
-    cr_assert_eq(checkpoint_write_model(a->exec, model, NULL), STATUS_OK);
+    cr_assert_eq(checkpoint_write_model(a->engine, model, NULL), STATUS_OK);
     cr_expect_eq(load(b), STATUS_OK, "%s", said);
     cr_expect_eq(kit_hash(a), kit_hash(b));
     free(model);

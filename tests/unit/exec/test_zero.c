@@ -11,7 +11,7 @@ struct member {
     struct kit_plan job;
     struct comm *comm;
     struct train_state state;
-    struct exec *exec;
+    struct engine *engine;
     enum status status;
     pthread_t thread;
     int rank;
@@ -23,19 +23,19 @@ static enum status run(struct member *member) {
     struct step_result result;
     struct eval_result evaluation;
     member->state = train_fresh();
-    TRY(kit_engine(member->job.plan, &member->state, &member->comm, &member->exec));
-    TRY(exec_start(member->exec));
-    while (exec_next_step(member->exec) < member->job.plan->config.steps)
-        TRY(exec_step(member->exec, &result));
-    TRY(exec_evaluate(member->exec, &evaluation));
+    TRY(kit_engine(member->job.plan, &member->state, &member->comm, &member->engine));
+    TRY(engine_start(member->engine));
+    while (engine_next_step(member->engine) < member->job.plan->config.steps)
+        TRY(engine_step(member->engine, &result));
+    TRY(engine_evaluate(member->engine, &evaluation));
     member->loss = evaluation.loss;
-    return exec_param_hash(member->exec, &member->params);
+    return engine_param_hash(member->engine, &member->params);
 }
 
 static void *member_main(void *argument) {
     struct member *member = argument;
     member->status = run(member);
-    if (member->status != STATUS_OK) comm_abort(exec_comm(member->exec), member->rank);
+    if (member->status != STATUS_OK) comm_abort(engine_comm(member->engine), member->rank);
     return NULL;
 }
 
@@ -71,7 +71,7 @@ static void team_run(struct team *team, const char *line) {
 }
 
 static void team_free(struct team *team) {
-    for (int r = 0; r < team->ranks; r++) exec_close(&team->member[r].exec);
+    for (int r = 0; r < team->ranks; r++) engine_close(&team->member[r].engine);
     for (int r = team->ranks - 1; r >= 0; r--) kit_plan_free(&team->member[r].job);
     options_free(&team->options);
 }
@@ -103,8 +103,8 @@ Test(exec_zero, slices_train_and_evaluate_as_one_device) {
         team_run(&team, line);
         struct kit_run *one = kit_open(MODEL "--strategy single --deal 2x3 %s", ways[i][1]);
         kit_steps(one, -1);
-        cr_assert_eq(exec_evaluate(one->exec, &evaluation), STATUS_OK);
-        cr_assert_eq(exec_param_hash(one->exec, &params), STATUS_OK);
+        cr_assert_eq(engine_evaluate(one->engine, &evaluation), STATUS_OK);
+        cr_assert_eq(engine_param_hash(one->engine, &params), STATUS_OK);
         for (int r = 0; r < team.ranks; r++) {
             cr_expect_eq(team.member[r].params, params, "%s, rank %d", ways[i][0], r);
             cr_expect_float_eq(team.member[r].loss, evaluation.loss, 1e-12, "%s", ways[i][0]);
@@ -125,7 +125,7 @@ static size_t held_bytes(const struct store *store, enum array_kind kind) {
 
 static void expect_estimate(const struct member *member) {
     const struct memory_estimate *estimate = &member->job.plan->memory;
-    const struct store *store = exec_store(member->exec);
+    const struct store *store = engine_store(member->engine);
     cr_expect_eq(estimate->params, held_bytes(store, ARRAY_PARAM));
     cr_expect_eq(estimate->gradients, held_bytes(store, ARRAY_GRAD));
     cr_expect_eq(estimate->state, held_bytes(store, ARRAY_STATE));

@@ -6,7 +6,7 @@
 
 #include "check.h"
 #include "data/sampler.h"
-#include "exec/exec.h"
+#include "exec/engine.h"
 #include "golden.h"
 
 /* state of the data set */
@@ -137,19 +137,19 @@ static void check_buffers(struct golden_check *check, const struct store *store)
 }
 
 static void train(struct golden_check *check, const struct plan *plan, int steps) {
-    struct exec *exec = NULL;
+    struct engine *engine = NULL;
     struct train_state state = train_fresh();
-    struct exec_config config = {.plan = plan, .state = &state};
-    cr_assert_eq(exec_open(&config, &exec), STATUS_OK);
+    struct engine_config config = {.plan = plan, .state = &state};
+    cr_assert_eq(engine_open(&config, &engine), STATUS_OK);
     for (int step = 0; step < steps; step++) {
         struct step_result result;
-        cr_assert_eq(exec_step(exec, &result), STATUS_OK);
+        cr_assert_eq(engine_step(engine, &result), STATUS_OK);
         golden_check_loss(check, step, result.loss);
         if (step > 0) continue;
-        check_gradients(check, exec_store(exec));
-        check_buffers(check, exec_store(exec));
+        check_gradients(check, engine_store(engine));
+        check_buffers(check, engine_store(engine));
     }
-    exec_close(&exec);
+    engine_close(&engine);
 }
 
 static void golden(const char *model, const char *backend, int micro_batches, int steps) {

@@ -7,7 +7,7 @@
 Test(run_watch, a_position_reads_as_its_instruction) {
     struct control_row row = {0};
     struct watch watch = {.rank = 3, .row = &row};
-    struct exec_observer observer = watch_exec_observer(&watch);
+    struct engine_observer observer = watch_engine_observer(&watch);
     struct instr instr = instr_make(INSTR_B);
     struct control_doing doing;
     instr.id = 17, instr.micro = 5, instr.grad = 1, instr.flags = INSTR_NEW;

@@ -1,14 +1,15 @@
-/* The executor: runs programs on a device. The training loop is this executor, also for one device.
+/* The executor: runs programs on a device. An engine is the executor of one plan; the training loop
+ * is this engine, also for one device.
  *
  * There are three lifetimes. What belongs to a run survives a new plan: struct train_state. What
- * belongs to a plan is this executor: communicator, groups, channels, arrays, graphs with their
+ * belongs to a plan is the engine: communicator, groups, channels, arrays, graphs with their
  * memory, what is under way. What belongs to a step is struct step (step.h).
  *
- * exec_open takes all memory the plan predicted; from then on steps allocate nothing. Each
+ * engine_open takes all memory the plan predicted; from then on steps allocate nothing. Each
  * instruction has one handler (handlers.h); an observer sees each of them with its times, which is
  * all that tracing, metrics and progress know. */
-#ifndef EXEC_EXEC_H
-#define EXEC_EXEC_H
+#ifndef EXEC_ENGINE_H
+#define EXEC_ENGINE_H
 
 #include "comm/comm.h"
 #include "exec/store.h"
@@ -16,10 +17,10 @@
 #include "plan/plan.h"
 
 /* Local. How often `waited` is called in one run of a body or a drain, at most. */
-int64_t exec_most_waits(const struct plan *plan, const struct instr_list *list);
+int64_t engine_most_waits(const struct plan *plan, const struct instr_list *list);
 
 /* Where the time of a step went. */
-struct exec_times {
+struct step_times {
     int64_t total_ns;
     int64_t of[TIME_COUNT]; /* by category; TIME_COMM is posting, adding and waiting: not hidden
                                behind computation */
@@ -31,7 +32,7 @@ struct exec_times {
 };
 
 /* What a rank asks for after the step under way; all ranks learn what any of them asks. */
-struct exec_request {
+struct step_request {
     int signal;         /* that asks for a stop; 0: none */
     bool save, time_up; /* a checkpoint; a stop because time is up */
 };
@@ -44,9 +45,9 @@ struct step_result {
     double acc1, acc5; /* fractions of the first term that counts them; NaN where none does, and
                           acc5 of five classes or fewer */
     double lr;
-    double grad_norm; /* NaN: not known yet, see exec_norm */
-    struct exec_times times;
-    struct exec_request request; /* of all ranks together */
+    double grad_norm; /* NaN: not known yet, see engine_norm */
+    struct step_times times;
+    struct step_request request; /* of all ranks together */
     int ranks;
     const double *rank_loss, *rank_ms; /* per rank: its own mean loss, NaN where it has none; its
                                           time without waiting. Valid until the next step */
@@ -61,7 +62,7 @@ struct eval_result {
 
 /* What the model made of a batch of an evaluation: its output, of a classifier the scores before
  * softmax. All pointers are valid inside the call. */
-struct exec_output {
+struct engine_output {
     int64_t samples;
     const int64_t *sample_id; /* in order */
     const float *scores;      /* plain, [samples, rows, classes] */
@@ -70,30 +71,30 @@ struct exec_output {
 };
 
 /* Who asked for it. */
-struct exec_sink {
+struct engine_sink {
     void *context;
     /* Local, may block: on the ranks with the stage of the output, in the order of this rank's
      * batches. NULL: none. */
-    enum status (*output)(void *context, const struct exec_output *output);
+    enum status (*output)(void *context, const struct engine_output *output);
     /* Collective: on all ranks, after each round but the last; so many samples are done in all. A
      * failure must be the same on all ranks. NULL: none. */
     enum status (*round)(void *context, int64_t samples);
 };
 
-struct exec;
+struct engine;
 
-/* How the ranks of a run meet. It survives a new plan, whose executor has another communicator. */
-struct exec_meeting {
+/* How the ranks of a run meet. It survives a new plan, whose engine has another communicator. */
+struct engine_meeting {
     void *context;
     /* Collective over the ranks, blocking. Opens the communicator of a plan; NULL: there is one
      * rank. */
     enum status (*open)(void *context, const struct plan *plan, struct comm **out);
 };
 
-struct exec_config {
-    const struct plan *plan;   /* outlives the executor */
+struct engine_config {
+    const struct plan *plan;   /* outlives the engine */
     struct train_state *state; /* likewise */
-    struct exec_meeting meeting;
+    struct engine_meeting meeting;
     /* Local. What else must go well on this rank before memory is taken; NULL: nothing. */
     enum status (*prepare)(void *context);
     void *context;
@@ -102,94 +103,95 @@ struct exec_config {
 /* Collective over the ranks, blocking. Communicator, memory, initial parameters and loaders for a
  * plan, at the step where the training is. Ranks fail together. *out is set also after a failure,
  * as far as it came: whom its communicator blames is asked before the caller closes it. */
-enum status exec_open(const struct exec_config *config, struct exec **out);
+enum status engine_open(const struct engine_config *config, struct engine **out);
 /* Local. Accepts NULL, and clears it. */
-void exec_close(struct exec **exec);
+void engine_close(struct engine **engine);
 /* Collective, blocking, between steps. The training goes on with another plan of the same ranks and
- * the same model: drains, takes the values out of the executor, closes it and opens the other,
+ * the same model: drains, takes the values out of the engine, closes it and opens the other,
  * whose start list it runs. Running statistics are replica 0's from then on. STATUS_USAGE, and
  * nothing is changed, where no step of the plan begins with the sample that is next. After another
- * failure *exec is as far as it came. */
-enum status exec_change_plan(struct exec **exec, const struct plan *plan);
+ * failure *engine is as far as it came. */
+enum status engine_change_plan(struct engine **engine, const struct plan *plan);
 
 /* Collective, blocking. Runs the start list: every rank has replica 0's parameters, optimizer
  * state, buffers and step from then on. */
-enum status exec_start(struct exec *exec);
+enum status engine_start(struct engine *engine);
 /* Collective, blocking. Runs the drain list, behind the last step. */
-enum status exec_drain(struct exec *exec);
+enum status engine_drain(struct engine *engine);
 
 /* Local. What this rank asks for; told to all at the end of the step. */
-void exec_ask(struct exec *exec, const struct exec_request *request);
-struct comm *exec_comm(const struct exec *exec);
+void engine_ask(struct engine *engine, const struct step_request *request);
+struct comm *engine_comm(const struct engine *engine);
 
-/* Local. The store, for checkpoints and comparisons; owned by the executor. */
-struct store *exec_store(struct exec *exec);
+/* Local. The store, for checkpoints and comparisons; owned by the engine. */
+struct store *engine_store(struct engine *engine);
 /* Local. What reading the training data took; nothing where this rank reads none. */
-struct loader_spent exec_loading(const struct exec *exec);
-const struct plan *exec_plan(const struct exec *exec);
-struct train_state *exec_state(const struct exec *exec);
+struct loader_spent engine_loading(const struct engine *engine);
+const struct plan *engine_plan(const struct engine *engine);
+struct train_state *engine_state(const struct engine *engine);
 
 /* Local. The next step to run; moving there after a checkpoint was loaded. Blocks for reads under
  * way. */
-int64_t exec_next_step(const struct exec *exec);
-void exec_seek(struct exec *exec, int64_t step);
+int64_t engine_next_step(const struct engine *engine);
+void engine_seek(struct engine *engine, int64_t step);
 
 /* Local. Whether a failure was this rank's alone: others do not know of it, and wait. */
-bool exec_failed_alone(const struct exec *exec);
+bool engine_failed_alone(const struct engine *engine);
 
 /* Local. The learning rate of the next step. */
-double exec_lr(const struct exec *exec);
+double engine_lr(const struct engine *engine);
 
 /* Collective, blocking. Runs one step. STATUS_NUMERIC when a loss or gradient is not finite:
  * parameters are then unchanged; or when a parameter is not finite after the update. Without
  * clipping the update does not wait for the norm of the gradients, and a gradient that is not
- * finite may be found in the next step or by exec_settle: then nothing may be saved. */
-enum status exec_step(struct exec *exec, struct step_result *out);
+ * finite may be found in the next step or by engine_settle: then nothing may be saved. */
+enum status engine_step(struct engine *engine, struct step_result *out);
 
 /* Collective, blocking, between steps. Finishes what the last step left under way: its norm is
  * known then, and parameters may be saved. Evaluating, saving and draining begin with it. */
-enum status exec_settle(struct exec *exec);
+enum status engine_settle(struct engine *engine);
 /* Local. The norm of the gradients of a step, known at the end of the next one at the latest;
  * false: it is not known, or known no more. */
-bool exec_norm(const struct exec *exec, int64_t step, double *out);
+bool engine_norm(const struct engine *engine, int64_t step, double *out);
 
 /* Collective, blocking. Forward over the whole test split, each sample exactly once. STATUS_NUMERIC
  * when the loss is not finite. */
-enum status exec_evaluate(struct exec *exec, struct eval_result *out);
+enum status engine_evaluate(struct engine *engine, struct eval_result *out);
 /* Collective, blocking. The same of a forward program (program_is_forward), which hands out what
  * the model made of each batch. Of labels that are all ignored the loss is 0. */
-enum status exec_forward(struct exec *exec, const struct exec_sink *sink, struct eval_result *out);
-/* Local. The shape of what exec_forward hands out of a sample: rows and classes. */
-void exec_output_shape(const struct plan *plan, int64_t *rows, int64_t *classes);
+enum status engine_forward(struct engine *engine, const struct engine_sink *sink,
+                           struct eval_result *out);
+/* Local. The shape of what engine_forward hands out of a sample: rows and classes. */
+void engine_output_shape(const struct plan *plan, int64_t *rows, int64_t *classes);
 /* Local. Whether it is scores of classes, which labels are compared with. Models of a program's own
  * may have other outputs. */
-bool exec_output_has_classes(const struct plan *plan);
+bool engine_output_has_classes(const struct plan *plan);
 
-/* Local. The samples that exec_apply takes at a time: the fewest of the plan's sizes that hold so
+/* Local. The samples that engine_apply takes at a time: the fewest of the plan's sizes that hold so
  * many, or the most there are. Alike on all ranks. */
-int64_t exec_apply_samples(const struct exec *exec, int64_t samples);
+int64_t engine_apply_samples(const struct engine *engine, int64_t samples);
 /* Collective, blocking, between steps. One forward pass over samples of the caller's, as evaluation
- * runs them: field[f] has so many of the data set's field f as exec_apply_samples says. The
+ * runs them: field[f] has so many of the data set's field f as engine_apply_samples says. The
  * output of the graph goes to `output`, plain, on the rank that makes it, of which *here tells. The
  * model has an output. */
-enum status exec_apply(struct exec *exec, int64_t samples, void *const *field, void *output,
-                       bool *here);
+enum status engine_apply(struct engine *engine, int64_t samples, void *const *field, void *output,
+                         bool *here);
 
 /* Collective, blocking. Gives `data` of the rank that has it (of several, the first) to all ranks.
  * STATUS_NO, silent, where none has it. */
-enum status exec_share_bytes(struct exec *exec, bool has, void *data, size_t bytes);
+enum status engine_share_bytes(struct engine *engine, bool has, void *data, size_t bytes);
 
 /* Collective, blocking. Compares what two ranks of a pipeline share, optimizer state and all: one
  * of them saves it for both. STATUS_BUG where they differ. */
-enum status exec_compare_copies(struct exec *exec);
+enum status engine_compare_copies(struct engine *engine);
 
 /* Collective over the replicas of a stage, blocking, between steps. The parameters that this rank
  * answers for, by number in the graph, whole and plain, sliced or not: valid inside the call. */
-typedef enum status exec_param_fn(void *context, int param, const void *plain);
-enum status exec_each_param(struct exec *exec, exec_param_fn *visit, void *context);
+typedef enum status engine_param_fn(void *context, int param, const void *plain);
+enum status engine_each_param(struct engine *engine, engine_param_fn *visit, void *context);
 /* Collective over the replicas of a stage, blocking, between steps. The content hash of the
  * parameters that this rank answers for, sliced or not; of the stages of a pipeline they are added.
  */
-enum status exec_param_hash(struct exec *exec, uint64_t *out);
+enum status engine_param_hash(struct engine *engine, uint64_t *out);
 
 #endif

@@ -1,0 +1,312 @@
+/* Steps and evaluations: see engine.h. */
+#include "exec/engine.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "exec/state.h"
+#include "exec/tally.h"
+
+void bind_inputs(const struct step *step, struct runnable *runnable, int slot,
+                 const struct micro_batch *samples) {
+    const struct graph *graph = runnable->plan->graph;
+    void **address = runnable->slot[slot].address;
+    void *source[GRAPH_MAX_INPUTS];
+    for (int i = 0; i < graph->input_count; i++) {
+        const struct input_binding *input = &runnable->input[i];
+        if (input->source == INPUT_FIELD) source[i] = samples->field[input->index];
+        if (input->source == INPUT_KEY) source[i] = (void *)samples->sample_key;
+        if (input->source == INPUT_SEED) source[i] = (void *)&step->seed[input->index];
+    }
+    for (int v = 0; v < graph->value_count; v++) {
+        const struct value *root = &graph->values[graph->values[v].root];
+        if (root->kind == VALUE_INPUT) address[v] = source[root->index];
+    }
+}
+
+enum status engine_start(struct engine *engine) {
+    return engine_run_list(engine, LIST_START);
+}
+
+enum status engine_drain(struct engine *engine) {
+    return engine_run_list(engine, LIST_DRAIN);
+}
+
+void engine_ask(struct engine *engine, const struct step_request *request) {
+    engine->step->asked = *request;
+}
+
+struct comm *engine_comm(const struct engine *engine) {
+    return engine->comm;
+}
+
+void engine_progress(struct engine *engine) {
+    if (engine->under_way == 0 || engine->comm_status != STATUS_OK) return;
+    int64_t begin = clock_ns();
+    engine->comm_status = comm_progress(engine->comm);
+    engine->step->times.of[TIME_COMM] += clock_ns() - begin;
+}
+
+struct loader_spent engine_loading(const struct engine *engine) {
+    return engine->train ? loader_spent(engine->train) : (struct loader_spent){0};
+}
+
+struct store *engine_store(struct engine *engine) {
+    return engine->store;
+}
+
+const struct plan *engine_plan(const struct engine *engine) {
+    return engine->plan;
+}
+
+struct train_state *engine_state(const struct engine *engine) {
+    return engine->state;
+}
+
+bool engine_failed_alone(const struct engine *engine) {
+    return engine->failed_alone;
+}
+
+int64_t engine_next_step(const struct engine *engine) {
+    return engine->step->number;
+}
+
+void step_begin(struct step *step) {
+    step->begin_ns = clock_ns();
+    step->times = (struct step_times){0};
+    step->tally = (struct tally){0};
+    memset(step->loss, 0, sizeof step->loss);
+}
+
+/* Makes it the step of this number, of which nothing has run. */
+static void step_renew(struct step *step, int64_t number) {
+    step->number = number;
+    step->normed = step->updated = false;
+    step->asked = (struct step_request){0};
+}
+
+static int64_t step_in_epoch(const struct engine *engine) {
+    return engine->state->next.sample / engine->plan->config.batch;
+}
+
+void engine_find_place(struct engine *engine, bool new) {
+    int64_t number = engine->state->done.step;
+    for (int i = 0; i < STEP_RING; i++) step_renew(&engine->ring[i], -1);
+    engine->step = &engine->ring[number % STEP_RING];
+    step_renew(engine->step, number);
+    if (engine->train && !(new &&number == 0))
+        loader_seek(engine->train, engine->state->next.epoch, step_in_epoch(engine));
+}
+
+void engine_seek(struct engine *engine, int64_t step) {
+    const struct run_config *config = &engine->plan->config;
+    engine->state->done.step = step;
+    engine->state->next = (struct train_position){step / config->steps_per_epoch,
+                                                  step % config->steps_per_epoch * config->batch};
+    engine_find_place(engine, false);
+}
+
+enum status engine_check_place(const struct train_state *state, const struct plan *plan) {
+    const struct train_position *next = &state->next;
+    int64_t batch = plan->config.batch;
+    if (next->sample == 0 || next->sample % batch == 0) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "the run is at sample %lld of epoch %lld, where no step of %lld samples begins",
+                (long long)next->sample, (long long)next->epoch + 1, (long long)batch);
+}
+
+double engine_lr(const struct engine *engine) {
+    const struct train_state *state = engine->state;
+    return isnan(state->lr) ? lr_at(&engine->plan->config.lr, state->done.step) : state->lr;
+}
+
+/* The short last step of an epoch has a list of its own. */
+static enum list_name list_of_next(const struct engine *engine) {
+    const struct plan *plan = engine->plan;
+    bool last = step_in_epoch(engine) == plan->config.steps_per_epoch - 1;
+    return last && plan->last_samples ? LIST_LAST : LIST_BODY;
+}
+
+/* Samples of the step under way, over all ranks. */
+static int64_t step_samples(const struct engine *engine) {
+    const struct run_config *config = &engine->plan->config;
+    int64_t total = 0;
+    if (engine->step->batch) return engine->step->batch->step_samples;
+    if (list_of_next(engine) == LIST_BODY) return config->batch;
+    for (int g = 0; g < config->replicas * config->micro_batches; g++)
+        total += engine->plan->last_samples[g];
+    return total;
+}
+
+/* Until the slowest rank had come this far there was nobody to communicate with, and until a
+ * message was sent nothing to wait for but its sender. A rank that came late to a group because it
+ * waited for a message was waited for no less. */
+static int64_t idle_ns(const struct engine *engine) {
+    const struct step_times *times = &engine->step->times;
+    double own_ms = engine->step->share.came_ms, slowest_ms = own_ms;
+    for (int r = 0; r < comm_size(engine->comm); r++)
+        slowest_ms = fmax(slowest_ms, engine->step->shares[r].came_ms);
+    int64_t idle = (int64_t)((slowest_ms - own_ms) * 1e6);
+    int64_t groups = times->of[TIME_COMM] - times->message_ns;
+    return times->unsent_ns + (idle < groups ? idle : groups);
+}
+
+/* Of a rank with a part of the model that has no loss, or without samples, there is none. */
+static double own_loss(const struct tally *tally, int losses) {
+    bool any = false;
+    for (int i = 0; i < losses; i++) any |= tally->labels[i] > 0;
+    return any ? tally_loss(tally, losses) : NAN;
+}
+
+/* Samples have one label each where their label is a single number. */
+static int64_t skipped_samples(const struct engine *engine) {
+    const struct plan *plan = engine->plan;
+    for (int i = 0; i < plan->micro[0].graph->loss_count; i++) {
+        int field = dataset_field(plan->config.dataset, plan->micro[0].graph->losses[i].label);
+        if (shape_count(&plan->config.dataset->field[field].shape) == 1)
+            return (int64_t)(engine->step->tally.samples - engine->step->tally.labels[i]);
+    }
+    return 0;
+}
+
+/* Of five classes or fewer the answer is always among the best five: that says nothing. What was
+ * ranked is what its operation reads; the output of a model may be another value. */
+static double top_five(const struct engine *engine) {
+    const struct graph *graph = engine->plan->micro[0].graph;
+    for (int i = 0; i < graph->loss_count; i++) {
+        int counts = graph->losses[i].top_k;
+        if (counts == NO_VALUE) continue;
+        const struct node *ranks = &graph->nodes[graph->values[counts].producer];
+        const struct shape *scores = &graph->values[ranks->in[0]].type.shape;
+        if (scores->dim[scores->rank - 1] <= 5) return NAN;
+    }
+    return engine->step->tally.ranked > 0 ? engine->step->tally.right5 / engine->step->tally.ranked
+                                          : NAN;
+}
+
+static void fill_result(struct engine *engine, struct step_result *out) {
+    struct step *step = engine->step;
+    const struct tally *tally = &step->tally;
+    *out = (struct step_result){.step = step->number,
+                                .epoch = engine->state->next.epoch,
+                                .step_in_epoch = step_in_epoch(engine),
+                                .samples = step_samples(engine),
+                                .skipped = skipped_samples(engine),
+                                .loss = tally_loss(tally, engine->plan->micro[0].graph->loss_count),
+                                .acc1 = tally->ranked > 0 ? tally->right1 / tally->ranked : NAN,
+                                .acc5 = top_five(engine),
+                                .lr = engine_lr(engine),
+                                .grad_norm = step->normed ? step->grad_norm : NAN,
+                                .times = step->times,
+                                .request = step->agreed,
+                                .ranks = comm_size(engine->comm),
+                                .rank_loss = step->rank_loss,
+                                .rank_ms = step->rank_ms};
+    int losses = engine->plan->micro[0].graph->loss_count;
+    for (int r = 0; r < out->ranks; r++) {
+        step->rank_loss[r] = own_loss(&step->shares[r].tally, losses);
+        step->rank_ms[r] = step->shares[r].busy_ms;
+    }
+}
+
+/* The next one is asked for things, and evaluated before it begins. */
+static void next_step(struct engine *engine) {
+    const struct run_config *config = &engine->plan->config;
+    struct train_position *next = &engine->state->next;
+    int64_t number = ++engine->state->done.step;
+    next->sample += config->batch;
+    if (step_in_epoch(engine) == config->steps_per_epoch)
+        *next = (struct train_position){next->epoch + 1, 0};
+    engine->step = &engine->ring[number % STEP_RING];
+    step_renew(engine->step, number);
+}
+
+enum status engine_step(struct engine *engine, struct step_result *out) {
+    struct step *step = engine->step;
+    int64_t hidden_before = comm_hidden_ns(engine->comm);
+    step_begin(step);
+    enum status status = engine_run_list(engine, list_of_next(engine));
+    step->times.total_ns = clock_ns() - step->begin_ns;
+    step->times.hidden_ns = comm_hidden_ns(engine->comm) - hidden_before;
+    if (status == STATUS_OK) step->times.idle_ns = idle_ns(engine);
+    if (status == STATUS_OK) fill_result(engine, out);
+    if (step->batch) loader_release(engine->train);
+    step->batch = NULL;
+    if (status == STATUS_OK) next_step(engine);
+    return status;
+}
+
+bool engine_norm(const struct engine *engine, int64_t number, double *out) {
+    const struct step *step = &engine->ring[number % STEP_RING];
+    if (number < 0 || step->number != number || !step->normed) return false;
+    *out = step->grad_norm;
+    return true;
+}
+
+/* --- evaluation --- */
+
+/* Ranks run the same number of rounds, whether they have samples in the last one or not. */
+static enum status run_rounds(struct engine *engine) {
+    enum status status = STATUS_OK;
+    for (int64_t r = 0; r < engine->plan->eval_rounds && status == STATUS_OK; r++) {
+        status = engine_run_list(engine, LIST_EVAL);
+        if (engine->step->batch) loader_release(engine->eval);
+        engine->step->batch = NULL;
+        bool told = engine->sink && engine->sink->round && r + 1 < engine->plan->eval_rounds;
+        if (status == STATUS_OK && told)
+            status = engine->sink->round(engine->sink->context,
+                                         (r + 1) * engine->plan->eval_loader.batch);
+    }
+    return status;
+}
+
+static enum status run_evaluation(struct engine *engine) {
+    step_begin(engine->step);
+    if (engine->eval) loader_seek(engine->eval, 0, 0);
+    TRY(engine_run_list(engine, LIST_EVAL_START));
+    TRY(run_rounds(engine));
+    return engine_run_list(engine, LIST_EVAL_END);
+}
+
+/* What is evaluated is what is saved: replica 0's running statistics. */
+enum status engine_evaluate(struct engine *engine, struct eval_result *out) {
+    return engine_forward(engine, NULL, out);
+}
+
+enum status engine_forward(struct engine *engine, const struct engine_sink *sink,
+                           struct eval_result *out) {
+    const struct tally *tally = &engine->step->tally;
+    int64_t begin = clock_ns();
+    engine->sink = sink;
+    enum status status = run_evaluation(engine);
+    engine->sink = NULL;
+    if (status != STATUS_OK) restore_statistics(engine);
+    TRY(status);
+    double loss = tally_loss(tally, engine->plan->micro[0].graph->loss_count);
+    if (!isfinite(loss)) return numeric_failure_of_evaluation(engine, loss);
+    *out = (struct eval_result){.samples = (int64_t)tally->samples,
+                                .skipped = skipped_samples(engine),
+                                .loss = loss,
+                                .acc1 = tally->ranked > 0 ? tally->right1 / tally->ranked : NAN,
+                                .acc5 = top_five(engine),
+                                .ns = clock_ns() - begin};
+    for (int i = 0; i < GRAPH_MAX_LOSSES; i++)
+        out->term[i] = tally->labels[i] > 0 ? tally->loss[i] / tally->labels[i] : NAN;
+    return STATUS_OK;
+}
+
+void engine_output_shape(const struct plan *plan, int64_t *rows, int64_t *classes) {
+    const struct graph *graph = plan->micro[0].graph;
+    const struct shape *shape = &graph->values[graph->output].type.shape;
+    *classes = shape->dim[shape->rank - 1];
+    *rows = shape_count(shape) / shape->dim[0] / *classes;
+}
+
+bool engine_output_has_classes(const struct plan *plan) {
+    const struct graph *graph = plan->micro[0].graph;
+    return graph->losses[0].top_k != NO_VALUE && graph->losses[0].scores == graph->output;
+}
