@@ -218,13 +218,12 @@ static enum status evaluate(struct session *session) {
         confusion_new(classes, plan->config.dataset->names, plan->config.dataset->classes,
                       &of.confusion);
     }
-    enum status status = comm_agree(comm_world(engine_comm(session->engine)), forecast(&of));
+    enum status status = engine_agree(session->engine, forecast(&of));
     if (status == STATUS_OK) status = forward_run(session, &forward, &of.result);
     if (status == STATUS_OK && has_classes(&of)) status = add_ranks(&of);
     of.peak_bytes = result_peak_bytes(session);
     if (status == STATUS_OK)
-        status = comm_agree(comm_world(engine_comm(session->engine)),
-                            forward_is_first(session) ? show(&of) : STATUS_OK);
+        status = engine_agree(session->engine, forward_is_first(session) ? show(&of) : STATUS_OK);
     confusion_free(&of.confusion);
     return status;
 }

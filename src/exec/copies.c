@@ -42,11 +42,6 @@ static enum status hash_slices(const struct store *store, int array, const struc
     return STATUS_OK;
 }
 
-static bool is_sliced(const struct store *store, int array) {
-    const struct array_layout *of = &store->layout->arrays[array];
-    return of->held < of->whole.count;
-}
-
 static enum status hash_bucket(const struct store *store, const struct bucket *bucket,
                                uint64_t *sum) {
     const struct store_layout *layout = store->layout;
@@ -54,8 +49,9 @@ static enum status hash_bucket(const struct store *store, const struct bucket *b
         enum array_kind kind = layout->arrays[a].kind;
         if (kind != ARRAY_PARAM && kind != ARRAY_STATE) continue;
         uint64_t own = 0;
-        if (is_sliced(store, a)) TRY(hash_slices(store, a, bucket, &own));
-        for (int p = bucket->first; !is_sliced(store, a) && p < bucket->first + bucket->count; p++)
+        if (store_is_sliced(layout, a)) TRY(hash_slices(store, a, bucket, &own));
+        for (int p = bucket->first;
+             !store_is_sliced(layout, a) && p < bucket->first + bucket->count; p++)
             TRY(store_add_hash(store, a, layout->order[p], &own));
         *sum = *sum * 31 + own; /* arrays do not change places */
     }
@@ -94,5 +90,5 @@ enum status engine_compare_copies(struct engine *engine) {
     bool declared;
     struct comm_group *group = tied_group(engine, &declared);
     if (!declared) return STATUS_OK;
-    return comm_agree(comm_world(engine->comm), group ? compare(engine, group) : STATUS_OK);
+    return engine_agree(engine, group ? compare(engine, group) : STATUS_OK);
 }

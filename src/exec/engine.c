@@ -44,6 +44,10 @@ struct comm *engine_comm(const struct engine *engine) {
     return engine->comm;
 }
 
+enum status engine_agree(struct engine *engine, enum status own) {
+    return comm_agree(comm_world(engine->comm), own);
+}
+
 void engine_progress(struct engine *engine) {
     if (engine->under_way == 0 || engine->comm_status != STATUS_OK) return;
     int64_t begin = clock_ns();

@@ -122,6 +122,8 @@ enum status engine_drain(struct engine *engine);
 /* Local. What this rank asks for; told to all at the end of the step. */
 void engine_ask(struct engine *engine, const struct step_request *request);
 struct comm *engine_comm(const struct engine *engine);
+/* Collective, blocking. comm_agree of all its ranks. */
+enum status engine_agree(struct engine *engine, enum status own);
 
 /* Local. The store, for checkpoints and comparisons; owned by the engine. */
 struct store *engine_store(struct engine *engine);

@@ -68,7 +68,7 @@ enum status engine_take_values(struct engine *engine) {
     struct taker taker = {.engine = engine};
     for (int p = 0; p < PART_COUNT; p++)
         TRY(tensors_each(engine->store->layout, (enum tensor_part)p, take_tensor, &taker));
-    return comm_agree(comm_world(engine->comm), taker.status);
+    return engine_agree(engine, taker.status);
 }
 
 enum status engine_change_plan(struct engine **engine, const struct plan *plan) {

@@ -237,10 +237,9 @@ enum status engine_open(const struct engine_config *config, struct engine **out)
     engine->meeting = config->meeting;
     TRY(engine_check_place(engine->state, engine->plan));
     TRY(open_comm(engine));
-    struct comm_group *world = comm_world(engine->comm);
-    if (config->prepare) TRY(comm_agree(world, config->prepare(config->context)));
+    if (config->prepare) TRY(engine_agree(engine, config->prepare(config->context)));
     mem_give_back(); /* what planning took and is free: memory of this plan is counted from here */
-    TRY(comm_agree(world, set_up(engine)));
+    TRY(engine_agree(engine, set_up(engine)));
     return engine->state->values ? engine_take_values(engine) : STATUS_OK;
 }
 

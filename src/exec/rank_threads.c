@@ -135,6 +135,9 @@ static enum status open_all(struct rank_threads *threads, const struct plan *pla
 enum status rank_threads_comm(struct rank_threads *threads, int rank, const struct plan *plan,
                               struct comm **out) {
     struct rank_thread *own = &threads->rank[rank];
+    pthread_mutex_lock(&threads->lock);
+    if (own->taken == threads->openings) own->comm = NULL; /* it has closed that */
+    pthread_mutex_unlock(&threads->lock);
     if (rank == 0) TRY(open_all(threads, plan));
     pthread_mutex_lock(&threads->lock);
     while (threads->openings == own->taken && threads->broken < 0)

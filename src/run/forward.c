@@ -49,7 +49,7 @@ static void tell(struct running *running, int64_t samples) {
 static enum status agree(struct running *running) {
     enum status own = running->status;
     if (own == STATUS_OK && stop_signal()) own = STATUS_STOPPED;
-    enum status status = comm_agree(comm_world(engine_comm(running->session->engine)), own);
+    enum status status = engine_agree(running->session->engine, own);
     if (status == STATUS_STOPPED) session_stopped_by(stop_signal() ? stop_signal() : SIGTERM);
     return status;
 }

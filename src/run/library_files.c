@@ -168,11 +168,10 @@ int stretto_set(struct stretto_run *run, const char *name, const void *values, s
 
 static enum status load_task(struct local_rank *rank, void *context) {
     struct engine *engine = rank->session->engine;
-    struct comm_group *world = comm_world(engine_comm(rank->session->engine));
-    TRY(comm_agree(world, engine_settle(engine)));
+    TRY(engine_agree(engine, engine_settle(engine)));
     enum status status =
         session_reads_model(rank->session) ? checkpoint_load_weights(engine, context) : STATUS_OK;
-    TRY(comm_agree(world, status));
+    TRY(engine_agree(engine, status));
     return engine_start(engine);
 }
 
@@ -217,7 +216,7 @@ static enum status write_next(void *context, size_t item, struct safetensors_sin
 }
 
 static enum status agree_task(struct local_rank *rank, void *context) {
-    return comm_agree(comm_world(engine_comm(rank->session->engine)), *(enum status *)context);
+    return engine_agree(rank->session->engine, *(enum status *)context);
 }
 
 static enum status write_file(struct saving *saving, const char *path,
@@ -319,15 +318,16 @@ static enum status make_folder(const char *folder) {
 static enum status save_task(struct local_rank *rank, void *context) {
     const struct checkpoint_call *call = context;
     struct engine *engine = rank->session->engine;
-    struct comm *comm = engine_comm(rank->session->engine);
+    struct checkpoint_state *done = &rank->session->state.done;
     struct checkpoint_config config = checkpoint_of(rank, call);
-    TRY(comm_agree(comm_world(comm), engine_settle(engine)));
+    bool first = comm_rank(engine_comm(engine)) == 0;
+    TRY(engine_agree(engine, engine_settle(engine)));
     TRY(engine_compare_copies(engine));
-    TRY(comm_agree(comm_world(comm), comm_rank(comm) == 0 ? make_folder(call->folder) : STATUS_OK));
-    if (!call->again) rank->session->state.done.saved_step = -1;
-    if (rank->session->state.done.saved_step == rank->session->state.done.step) return STATUS_OK;
-    TRY(checkpoint_save(&config, engine, &rank->session->state.done, STATUS_OK));
-    rank->session->state.done.saved_step = rank->session->state.done.step;
+    TRY(engine_agree(engine, first ? make_folder(call->folder) : STATUS_OK));
+    if (!call->again) done->saved_step = -1;
+    if (done->saved_step == done->step) return STATUS_OK;
+    TRY(checkpoint_save(&config, engine, done, STATUS_OK));
+    done->saved_step = done->step;
     return STATUS_OK;
 }
 
@@ -349,7 +349,7 @@ static enum status resume_task(struct local_rank *rank, void *context) {
     struct engine *engine = rank->session->engine;
     struct checkpoint_config config = checkpoint_of(rank, call);
     bool found = false;
-    TRY(comm_agree(comm_world(engine_comm(rank->session->engine)), engine_settle(engine)));
+    TRY(engine_agree(rank->session->engine, engine_settle(engine)));
     TRY(checkpoint_resume(&config, engine, &rank->session->state.done, &found));
     if (rank->index == 0) call->found = found;
     return found ? engine_start(engine) : STATUS_OK;

@@ -312,7 +312,7 @@ enum status predictions_open(struct session *session, struct predictions **out) 
     enum status status = of->whole ? STATUS_OK : name_parts(of);
     if (status == STATUS_OK && forward_is_first(session)) status = begin_output(of);
     if (status == STATUS_OK && !of->whole) status = open_part(of);
-    status = comm_agree(comm_world(engine_comm(session->engine)), status);
+    status = engine_agree(session->engine, status);
     if (status == STATUS_OK)
         *out = of;
     else
@@ -412,13 +412,13 @@ static enum status end_output(struct predictions *of, enum status status) {
 enum status predictions_close(struct predictions **predictions, enum status status) {
     struct predictions *of = *predictions;
     if (!of) return status;
-    struct comm_group *world = comm_world(engine_comm(of->session->engine));
+    struct engine *engine = of->session->engine;
     bool first = forward_is_first(of->session), good = status == STATUS_OK;
     enum status closed = close_part(of);
-    if (good) status = comm_agree(world, closed);
+    if (good) status = engine_agree(engine, closed);
     if (status == STATUS_OK && first && !of->whole) status = join(of);
     if (first) status = end_output(of, status);
-    if (good) status = comm_agree(world, status);
+    if (good) status = engine_agree(engine, status);
     remove_part(of);
     free(of->part_base);
     free(of->row);

@@ -270,17 +270,17 @@ enum status session_open(struct session *session, enum status (*prepare)(void *s
                                    .prepare = prepare,
                                    .context = session};
     TRY(engine_open(&config, &session->engine));
-    return comm_agree(comm_world(engine_comm(session->engine)), load_values(session));
+    return engine_agree(session->engine, load_values(session));
 }
 
 static enum status resume(struct session *session, const struct checkpoint_config *checkpoint) {
-    struct comm_group *world = comm_world(engine_comm(session->engine));
     struct checkpoint_state *done = &session->state.done;
     bool found;
     TRY(checkpoint_resume(checkpoint, session->engine, done, &found));
     TRY(find_done(session, done->step));
     bool looks = first_rank(session) && !session->done;
-    return comm_agree(world, looks ? session_check_step(session, done->step) : STATUS_OK);
+    return engine_agree(session->engine,
+                        looks ? session_check_step(session, done->step) : STATUS_OK);
 }
 
 static enum status prepare(struct session *session, const struct checkpoint_config *checkpoint) {
@@ -397,7 +397,7 @@ static enum status save_rank(struct session *session) {
                             comm_rank(engine_comm(session->engine)));
     enum status status = checkpoint_write_model(session->engine, path, NULL);
     free(path);
-    return comm_agree(comm_world(engine_comm(session->engine)), status);
+    return engine_agree(session->engine, status);
 }
 
 static enum status finish(struct session *session, enum status status) {
