@@ -37,15 +37,10 @@ const struct cluster_class *cluster_class(const struct cluster *cluster, int64_t
                                     sizeof *cluster->class, rank)];
 }
 
-double cluster_slow_factor(const struct cluster_slow *slow, size_t count, int64_t rank) {
+double cluster_slowness(const struct cluster_slow *slow, size_t count, int64_t rank) {
     if (count == 0) return 1;
     int64_t at = find_row(&slow[0].ranks, count, sizeof *slow, rank);
     return at >= 0 && holds(&slow[at].ranks, rank) ? slow[at].factor : 1;
-}
-
-double cluster_slowness(const struct cluster *cluster, int64_t rank) {
-    check_rank(cluster, rank);
-    return cluster_slow_factor(cluster->slow, cluster->slow_count, rank);
 }
 
 int64_t cluster_memory_bytes(const struct cluster *cluster, int64_t rank) {

@@ -78,10 +78,10 @@ enum status cluster_parse(const char *name, const void *text, size_t bytes, stru
 enum status cluster_read(const char *path, struct cluster *out);
 void cluster_free(struct cluster *cluster);
 
-/* The device of a rank; how many times slower than its class it is (1: not); its memory. */
+/* The device of a rank; how many times slower than its class it is, by sorted rows (1: not); its
+ * memory. */
 const struct cluster_class *cluster_class(const struct cluster *cluster, int64_t rank);
-double cluster_slowness(const struct cluster *cluster, int64_t rank);
-double cluster_slow_factor(const struct cluster_slow *slow, size_t count, int64_t rank);
+double cluster_slowness(const struct cluster_slow *slow, size_t count, int64_t rank);
 int64_t cluster_memory_bytes(const struct cluster *cluster, int64_t rank);
 /* The host of a rank, numbered from 0. */
 int64_t cluster_host(const struct cluster *cluster, int64_t rank);

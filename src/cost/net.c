@@ -49,7 +49,7 @@ struct cost_device cost_device_of(const struct cost_net *net, int rank) {
     const struct cluster *cluster = net->cluster;
     return (struct cost_device){
         .class = cluster ? (int)(cluster_class(cluster, rank) - cluster->class) : 0,
-        .slowness = cluster_slow_factor(net->slow, net->slow_count, rank)};
+        .slowness = cluster_slowness(net->slow, net->slow_count, rank)};
 }
 
 struct cost_link cost_link(const struct cost_net *net, int from, int to) {

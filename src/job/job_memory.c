@@ -233,8 +233,8 @@ static int64_t micro_batches_that_fit(const struct job *job, const struct compar
     for (int64_t count = job->plan->config.micro_batches + 1; count <= per_replica; count++) {
         if (per_replica % count != 0) continue;
         struct job other = *job;
-        struct run_config config =
-            resolve_for_micro_batches(&job->options, &job->plan->config, (int)count);
+        struct run_config config = resolve_to_compare(&job->options, &job->plan->config,
+                                                      job->plan->config.recompute, (int)count);
         other.position = NULL;
         other.met = (struct job_met){0};
         if (plan_new(&config, NULL, &other.plan) != STATUS_OK) return 0;

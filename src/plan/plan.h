@@ -112,6 +112,11 @@ enum status plan_new(const struct run_config *config, const struct plan_given *g
 int plan_count(void);
 void plan_free(struct plan **plan);
 
+/* Local. Stages of the model: of all chunks. */
+static inline int plan_stages(const struct plan *plan) {
+    return plan->config.grid.stages * plan->config.grid.chunks;
+}
+
 /* Local. The micro_plan for a number of samples; never NULL for sizes the run meets. */
 const struct micro_plan *plan_micro(const struct plan *plan, int64_t samples, bool training);
 

@@ -10,11 +10,11 @@
 #include "program/resource.h"
 
 int sim_pass_of(const struct instr *instr) {
-    static const int pass[INSTR_COUNT_] = {[INSTR_F] = 1 + SIM_F,
-                                           [INSTR_R] = 1 + SIM_F,
-                                           [INSTR_B] = 1 + SIM_B,
-                                           [INSTR_I] = 1 + SIM_I,
-                                           [INSTR_W] = 1 + SIM_W};
+    static const int pass[INSTR_COUNT_] = {[INSTR_F] = 1 + COST_PASS_F,
+                                           [INSTR_R] = 1 + COST_PASS_F,
+                                           [INSTR_B] = 1 + COST_PASS_B,
+                                           [INSTR_I] = 1 + COST_PASS_I,
+                                           [INSTR_W] = 1 + COST_PASS_W};
     return pass[instr->op] - 1;
 }
 

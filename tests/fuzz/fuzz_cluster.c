@@ -17,7 +17,8 @@ static void ask(const struct cluster *cluster) {
         if (memcmp(&link, &back, sizeof link) != 0 && rank != other) fuzz_wrong("one-way link");
         if (rank < class->ranks.first || rank > class->ranks.last) fuzz_wrong("another's class");
         if (!(cluster_class_ns(class, OP_ADD, &cost) > 0)) fuzz_wrong("no time");
-        if (!(cluster_slowness(cluster, rank) >= 1)) fuzz_wrong("faster than its class");
+        if (!(cluster_slowness(cluster->slow, cluster->slow_count, rank) >= 1))
+            fuzz_wrong("faster than its class");
         if (cluster_host(cluster, rank) >= cluster->hosts) fuzz_wrong("a host too many");
         if (cluster_memory_bytes(cluster, rank) < 0) fuzz_wrong("negative memory");
     }
