@@ -100,9 +100,6 @@ double cost_byte_ns(const struct costs *costs, const struct cost_devices *on, in
 double cost_copy_ns(const struct costs *costs, const struct cost_devices *on, int threads,
                     double bytes);
 
-struct cost_link {
-    double latency, bytes_per_time; /* 0 bytes: without limit */
-};
 /* How long groups take: nothing, but that a barrier is a message (of units); by shared memory,
  * where every member reads and writes its part of all; by messages along a ring. */
 enum cost_collective { COST_COLLECTIVE_FREE, COST_COLLECTIVE_SHARED, COST_COLLECTIVE_RING };

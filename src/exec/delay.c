@@ -16,7 +16,7 @@ enum { SLICE_NS = 250 * 1000 }; /* between two looks at what is under way */
 int64_t delay_ns(const struct plan *plan, const struct instr *instr) {
     int chunk = grid_chunk(&plan->program->grid, instr->stage);
     int parts = instr_is_segment(instr) ? plan->chunk[chunk].buckets.count : 1;
-    return plan->config.delay_ns[instr->op] / parts;
+    return plan_delay_ns(plan, instr) / parts;
 }
 
 static void sleep_until(int64_t end_ns) {
@@ -25,7 +25,8 @@ static void sleep_until(int64_t end_ns) {
 }
 
 bool delays(const struct exec *exec, const struct instr *instr) {
-    return exec->plan->config.delays && exec->list_name == LIST_BODY && instr_runs_nodes(instr);
+    return exec->plan->config.costs->delays && exec->list_name == LIST_BODY &&
+           instr_runs_nodes(instr);
 }
 
 enum status delay(struct exec *exec, const struct instr *instr) {

@@ -157,6 +157,8 @@ void plan_use_comm(struct plan *plan, const char *name);
 double plan_step_flops(const struct plan *plan);
 double plan_recompute_flops(const struct plan *plan); /* the part of it that runs again */
 double plan_step_ns(const struct plan *plan);
+/* Local. With --delay: what an instruction waits. */
+int64_t plan_delay_ns(const struct plan *plan, const struct instr *instr);
 double plan_evaluation_ns(const struct plan *plan);
 
 /* Local. The backend makes what the kernels of the model, of all stages, share, and what copies of

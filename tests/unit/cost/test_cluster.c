@@ -31,11 +31,11 @@ static char *example(void) {
 static void expect_link(const struct cluster *cluster, int64_t a, int64_t b, double latency_ns,
                         double bytes_per_ns) {
     for (int turn = 0; turn < 2; turn++) {
-        struct cluster_link link = turn ? cluster_link(cluster, b, a) : cluster_link(cluster, a, b);
-        cr_expect_float_eq(link.latency_ns, latency_ns, 1e-9, "%d-%d: %g", (int)a, (int)b,
-                           link.latency_ns);
-        cr_expect_float_eq(link.bytes_per_ns, bytes_per_ns, 1e-9, "%d-%d: %g", (int)a, (int)b,
-                           link.bytes_per_ns);
+        struct cost_link link = turn ? cluster_link(cluster, b, a) : cluster_link(cluster, a, b);
+        cr_expect_float_eq(link.latency, latency_ns, 1e-9, "%d-%d: %g", (int)a, (int)b,
+                           link.latency);
+        cr_expect_float_eq(link.bytes_per_time, bytes_per_ns, 1e-9, "%d-%d: %g", (int)a, (int)b,
+                           link.bytes_per_time);
     }
 }
 
