@@ -201,7 +201,7 @@ static enum status show(const struct evaluation *of) {
 static enum status forecast(struct evaluation *of) {
     struct outlook outlook;
     if (!forward_is_first(of->session)) return STATUS_OK;
-    TRY(outlook_open(&of->session->job, &outlook));
+    TRY(outlook_open(&of->session->job, false, &outlook));
     of->predicted_ns = outlook.forecast.result.step * (double)of->session->job.plan->eval_rounds;
     outlook_close(&outlook);
     return STATUS_OK;

@@ -33,7 +33,7 @@ static void print(const struct outlook *outlook) {
 static enum status print_with_outlook(const struct job *job) {
     const struct options *options = &job->options;
     struct outlook outlook;
-    TRY(outlook_open(job, &outlook));
+    TRY(outlook_open(job, false, &outlook));
     print(&outlook);
     enum status status = STATUS_OK;
     if (option_is_given(options, OPTION_draw)) status = outlook_draw(&outlook, options->draw);

@@ -40,7 +40,7 @@ static enum status simulate_with(const struct options *options) {
     struct outlook outlook;
     TRY(outputs_check(options));
     TRY(job_open(options, &info, &job));
-    enum status status = outlook_open(&job, &outlook);
+    enum status status = outlook_open(&job, false, &outlook);
     if (status == STATUS_OK) {
         status = show(&outlook, options);
         outlook_close(&outlook);

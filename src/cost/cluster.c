@@ -37,15 +37,10 @@ const struct cluster_class *cluster_class(const struct cluster *cluster, int64_t
                                     sizeof *cluster->class, rank)];
 }
 
-double cluster_slow_factor(const struct cluster_slow *slow, size_t count, int64_t rank) {
+double cluster_slowness(const struct cluster_slow *slow, size_t count, int64_t rank) {
     if (count == 0) return 1;
     int64_t at = find_row(&slow[0].ranks, count, sizeof *slow, rank);
     return at >= 0 && holds(&slow[at].ranks, rank) ? slow[at].factor : 1;
-}
-
-double cluster_slowness(const struct cluster *cluster, int64_t rank) {
-    check_rank(cluster, rank);
-    return cluster_slow_factor(cluster->slow, cluster->slow_count, rank);
 }
 
 int64_t cluster_memory_bytes(const struct cluster *cluster, int64_t rank) {
@@ -71,17 +66,17 @@ static const struct cluster_pair *find_pair(const struct cluster_pair *pair, siz
     return NULL;
 }
 
-struct cluster_link cluster_link(const struct cluster *cluster, int64_t from, int64_t to) {
+struct cost_link cluster_link(const struct cluster *cluster, int64_t from, int64_t to) {
     check_rank(cluster, to);
     if (from == to)
-        return (struct cluster_link){.bytes_per_ns = cluster_class(cluster, from)->bytes_per_ns};
+        return (struct cost_link){.bytes_per_time = cluster_class(cluster, from)->bytes_per_ns};
     bool same = cluster_host(cluster, from) == cluster_host(cluster, to);
-    struct cluster_link link = same ? cluster->in_host : cluster->between_hosts;
+    struct cost_link link = same ? cluster->in_host : cluster->between_hosts;
     const struct cluster_pair *own = find_pair(cluster->pair, cluster->pair_count, from, to),
                               *slow =
                                   find_pair(cluster->slow_link, cluster->slow_link_count, from, to);
     if (own) link = own->link;
-    if (slow) link.latency_ns *= slow->factor, link.bytes_per_ns /= slow->factor;
+    if (slow) link.latency *= slow->factor, link.bytes_per_time /= slow->factor;
     return link;
 }
 

@@ -40,15 +40,15 @@ struct cluster_hosts {
     int line;
 };
 
-struct cluster_link {
-    double latency_ns, bytes_per_ns;
+struct cost_link {
+    double latency, bytes_per_time; /* 0 bytes: without limit. Of a cluster: in ns */
 };
 
 /* A row about the links between two sets of ranks, in both directions: either a link of its own, or
  * a factor on the time of the link that is there. */
 struct cluster_pair {
     struct cluster_range between[2];
-    struct cluster_link link;
+    struct cost_link link;
     double factor;
     int line;
 };
@@ -65,7 +65,7 @@ struct cluster {
     size_t class_count;
     struct cluster_hosts *host;
     size_t host_count;
-    struct cluster_link in_host, between_hosts;
+    struct cost_link in_host, between_hosts;
     struct cluster_pair *pair, *slow_link;
     size_t pair_count, slow_link_count;
     struct cluster_slow *slow; /* sorted by rank */
@@ -78,16 +78,16 @@ enum status cluster_parse(const char *name, const void *text, size_t bytes, stru
 enum status cluster_read(const char *path, struct cluster *out);
 void cluster_free(struct cluster *cluster);
 
-/* The device of a rank; how many times slower than its class it is (1: not); its memory. */
+/* The device of a rank; how many times slower than its class it is, by sorted rows (1: not); its
+ * memory. */
 const struct cluster_class *cluster_class(const struct cluster *cluster, int64_t rank);
-double cluster_slowness(const struct cluster *cluster, int64_t rank);
-double cluster_slow_factor(const struct cluster_slow *slow, size_t count, int64_t rank);
+double cluster_slowness(const struct cluster_slow *slow, size_t count, int64_t rank);
 int64_t cluster_memory_bytes(const struct cluster *cluster, int64_t rank);
 /* The host of a rank, numbered from 0. */
 int64_t cluster_host(const struct cluster *cluster, int64_t rank);
 /* The link that two ranks share, slowness included. A rank reaches itself at the rate of its
  * memory, without latency. */
-struct cluster_link cluster_link(const struct cluster *cluster, int64_t from, int64_t to);
+struct cost_link cluster_link(const struct cluster *cluster, int64_t from, int64_t to);
 /* STATUS_USAGE where a run has more ranks than the cluster. */
 enum status cluster_check_ranks(const struct cluster *cluster, const char *name, int ranks);
 /* Time of an operation on a device of a class, before slowness: arithmetic or memory, whichever

@@ -330,8 +330,8 @@ static enum status settle_hosts(struct reading *reading) {
                        (long long)cluster->ranks);
 }
 
-static struct cluster_link link_of(double latency_us, double gb_per_s) {
-    return (struct cluster_link){.latency_ns = latency_us * 1e3, .bytes_per_ns = gb_per_s};
+static struct cost_link link_of(double latency_us, double gb_per_s) {
+    return (struct cost_link){.latency = latency_us * 1e3, .bytes_per_time = gb_per_s};
 }
 
 static enum status settle_links(struct reading *reading) {

@@ -21,18 +21,12 @@ static enum status read_units(const struct options *options, struct costs *costs
 
 static enum status read_files(const struct options *options, struct costs *costs) {
     if (option_is_given(options, OPTION_profile)) {
-        struct profile profile;
-        TRY(profile_read_all(options->profile, &profile));
         costs->profile = MEM_NEW(struct profile);
-        *costs->profile = profile;
+        TRY(profile_read_all(options->profile, costs->profile));
     }
-    if (option_is_given(options, OPTION_cluster)) {
-        struct cluster cluster;
-        TRY(cluster_read(options->cluster, &cluster));
-        costs->cluster = MEM_NEW(struct cluster);
-        *costs->cluster = cluster;
-    }
-    return STATUS_OK;
+    if (!option_is_given(options, OPTION_cluster)) return STATUS_OK;
+    costs->cluster = MEM_NEW(struct cluster);
+    return cluster_read(options->cluster, costs->cluster);
 }
 
 enum status cost_read(const struct options *options, bool files, struct costs **out) {
@@ -160,10 +154,13 @@ static bool is_of(const struct node *node, enum cost_pass pass) {
     return pass == COST_PASS_B || pass == (node->half == OP_HALF_W ? COST_PASS_W : COST_PASS_I);
 }
 
-double cost_pass_ns(const struct cost_table *table, const struct cost_devices *on, int begin,
-                    int end, enum cost_pass pass) {
+double cost_pass_ns(const struct cost_table *table, const struct cost_devices *on,
+                    const struct ranges *ranges, int stage, enum cost_pass pass) {
+    enum phase phase = pass == COST_PASS_F ? PHASE_FORWARD : PHASE_BACKWARD;
+    struct node_range nodes = ranges_find(ranges, stage, SEGMENT_ALL, phase);
     double sum = 0;
-    for (int n = begin; n < end; n++)
+    if (table->costs->units) return table->costs->units->of[pass];
+    for (int n = nodes.begin; n < nodes.end; n++)
         if (is_of(&table->graph->nodes[n], pass)) sum += cost_node_ns(table, on, n);
     return sum;
 }
@@ -172,6 +169,7 @@ double cost_pass_ns(const struct cost_table *table, const struct cost_devices *o
 
 double cost_byte_ns(const struct costs *costs, const struct cost_devices *on, int threads) {
     double most = 0;
+    if (costs->units) return 0;
     if (costs->section) return 1 / costs->section->rate[PROFILE_BYTES].median;
     if (!costs->cluster) return crowd_of(costs, on) / (COST_BYTES_PER_NS * threads);
     for (int i = 0; i < on->count; i++) {

@@ -20,7 +20,7 @@
 #include "cost/cluster.h"
 #include "cost/profile.h"
 #include "cost/units.h"
-#include "graph/graph.h"
+#include "graph/range.h"
 
 /* All zero: the rules of the operations. At most one source is given. */
 struct costs {
@@ -78,24 +78,28 @@ double cost_rule_ns(const struct graph *graph, int node);
  * of them do together, and by the executor's time for each; and a machine's cores are shared. */
 double cost_node_ns(const struct cost_table *table, const struct cost_devices *on, int node);
 
-enum cost_pass { COST_PASS_F, COST_PASS_B, COST_PASS_I, COST_PASS_W, COST_PASS_COUNT };
-/* Sum over those of the nodes [begin, end) of one phase that are of the pass: B is I and W. */
-double cost_pass_ns(const struct cost_table *table, const struct cost_devices *on, int begin,
-                    int end, enum cost_pass pass);
+/* Kinds of units, too. B is I and W. */
+enum cost_pass {
+    COST_PASS_F = COST_F,
+    COST_PASS_B = COST_B,
+    COST_PASS_I = COST_I,
+    COST_PASS_W = COST_W,
+    COST_PASS_COUNT
+};
+/* A pass of a stage: in units where these are given, else the sum of its nodes. */
+double cost_pass_ns(const struct cost_table *table, const struct cost_devices *on,
+                    const struct ranges *ranges, int stage, enum cost_pass pass);
 
 /* --- memory and messages --- */
 
 /* Bytes that a thread of this machine moves in a nanosecond, where nothing better is known. */
 #define COST_BYTES_PER_NS 12.0
-/* A byte that a device reads or writes, where each rank has so many threads. */
+/* A byte that a device reads or writes, where each rank has so many threads; nothing in units. */
 double cost_byte_ns(const struct costs *costs, const struct cost_devices *on, int threads);
 /* What either end of a message spends to copy it. Devices of a cluster have engines for that. */
 double cost_copy_ns(const struct costs *costs, const struct cost_devices *on, int threads,
                     double bytes);
 
-struct cost_link {
-    double latency, bytes_per_time; /* 0 bytes: without limit */
-};
 /* How long groups take: nothing, but that a barrier is a message (of units); by shared memory,
  * where every member reads and writes its part of all; by messages along a ring. */
 enum cost_collective { COST_COLLECTIVE_FREE, COST_COLLECTIVE_SHARED, COST_COLLECTIVE_RING };

@@ -4,11 +4,6 @@
 /* What a message between ranks of one machine takes beside its copies, unless a profile says. */
 #define LATENCY_NS 1000.0
 
-static struct cost_link link_in(const struct cluster *cluster, int from, int to) {
-    struct cluster_link link = cluster_link(cluster, from, to);
-    return (struct cost_link){link.latency_ns, link.bytes_per_ns};
-}
-
 static struct cost_net net_of_units(const struct cost_units *units) {
     struct cost_link message = {.latency = units->of[COST_C]};
     return (struct cost_net){
@@ -20,7 +15,7 @@ static struct cost_net net_of_cluster(const struct cluster *cluster) {
                              .slow = cluster->slow,
                              .slow_count = cluster->slow_count,
                              .link = {.latency = LATENCY_NS},
-                             .own = link_in(cluster, 0, 0),
+                             .own = cluster_link(cluster, 0, 0),
                              .collective = COST_COLLECTIVE_RING};
 }
 
@@ -49,12 +44,12 @@ struct cost_device cost_device_of(const struct cost_net *net, int rank) {
     const struct cluster *cluster = net->cluster;
     return (struct cost_device){
         .class = cluster ? (int)(cluster_class(cluster, rank) - cluster->class) : 0,
-        .slowness = cluster_slow_factor(net->slow, net->slow_count, rank)};
+        .slowness = cluster_slowness(net->slow, net->slow_count, rank)};
 }
 
 struct cost_link cost_link(const struct cost_net *net, int from, int to) {
     if (from == to) return net->own;
-    return net->cluster ? link_in(net->cluster, from, to) : net->link;
+    return net->cluster ? cluster_link(net->cluster, from, to) : net->link;
 }
 
 struct cost_link cost_slower_link(struct cost_link a, struct cost_link b) {

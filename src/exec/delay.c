@@ -16,7 +16,7 @@ enum { SLICE_NS = 250 * 1000 }; /* between two looks at what is under way */
 int64_t delay_ns(const struct plan *plan, const struct instr *instr) {
     int chunk = grid_chunk(&plan->program->grid, instr->stage);
     int parts = instr_is_segment(instr) ? plan->chunk[chunk].buckets.count : 1;
-    return plan->config.delay_ns[instr->op] / parts;
+    return plan_delay_ns(plan, instr) / parts;
 }
 
 static void sleep_until(int64_t end_ns) {
@@ -25,7 +25,7 @@ static void sleep_until(int64_t end_ns) {
 }
 
 bool delays(const struct engine *engine, const struct instr *instr) {
-    return engine->plan->config.delays && list_is_step(engine->list_name) &&
+    return engine->plan->config.costs->delays && list_is_step(engine->list_name) &&
            instr_runs_nodes(instr);
 }
 

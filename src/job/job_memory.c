@@ -71,9 +71,9 @@ enum status job_estimate_memory(struct job *job, const struct rank_info *info) {
 }
 
 /* Beside its arrays and kernels a rank takes what this one does. */
-static void with_library(const struct job *job, struct plan *plan) {
-    plan->memory.library = job->plan->memory.library;
-    plan->memory.trace = job->plan->memory.trace;
+static void with_library(const struct job *job, struct memory_estimate *memory) {
+    memory->library = job->plan->memory.library;
+    memory->trace = job->plan->memory.trace;
 }
 
 /* Drivers are alike, and stand behind the positions. */
@@ -106,8 +106,8 @@ static enum status estimate_position(struct job *job, int position) {
     bool staged = position < grid->stages;
     TRY(plan_memory_of(job->plan, staged ? group_rank(grid, GROUP_PIPELINE, 0, position) : 0,
                        memory));
-    memory->library = job->plan->memory.library + (size_t)planning_beside(job, position);
-    memory->trace = job->plan->memory.trace;
+    with_library(job, memory);
+    memory->library += (size_t)planning_beside(job, position);
     return STATUS_OK;
 }
 
@@ -233,12 +233,12 @@ static int64_t micro_batches_that_fit(const struct job *job, const struct compar
     for (int64_t count = job->plan->config.micro_batches + 1; count <= per_replica; count++) {
         if (per_replica % count != 0) continue;
         struct job other = *job;
-        struct run_config config =
-            resolve_for_micro_batches(&job->options, &job->plan->config, (int)count);
+        struct run_config config = resolve_to_compare(&job->options, &job->plan->config,
+                                                      job->plan->config.recompute, (int)count);
         other.position = NULL;
         other.met = (struct job_met){0};
         if (plan_new(&config, NULL, &other.plan) != STATUS_OK) return 0;
-        with_library(job, other.plan);
+        with_library(job, &other.plan->memory);
         enum status status = job_estimate_positions(&other);
         bool fits = status == STATUS_OK && fits_with(&other, of, bytes);
         plan_free(&other.plan);

@@ -74,24 +74,17 @@ static int list_shapes(const struct choice_input *input, struct pipeline_shape *
 
 /* --- costs --- */
 
-/* Where pipelines have a rank at the position, of any chunk. */
-static struct grid grid_of(const struct run_config *config) {
-    struct grid grid = config->grid;
-    if (grid.chunks == 0) grid.chunks = 1;
-    return grid;
-}
-
 static struct times times_new(const struct choice_input *input) {
     const struct run_config *config = input->config;
-    struct grid grid = grid_of(config);
-    int pipelines = group_count(&grid, GROUP_PIPELINE);
-    struct times times = {.costs = cost_of_work(config->costs), .positions = grid.stages};
+    const struct grid *grid = &config->grid;
+    int pipelines = group_count(grid, GROUP_PIPELINE);
+    struct times times = {.costs = cost_of_work(config->costs), .positions = grid->stages};
     times.net = cost_net_of(&times.costs, config->threads);
-    times.on = MEM_ARRAY(struct cost_devices, grid.stages);
-    for (int i = 0; i < grid.stages * pipelines; i++)
-        cost_devices_add(&times.on[i / pipelines],
-                         cost_device_of(&times.net, group_rank(&grid, GROUP_PIPELINE, i % pipelines,
-                                                               i / pipelines)));
+    times.on = MEM_ARRAY(struct cost_devices, grid->stages);
+    for (int i = 0; i < grid->stages * pipelines; i++) {
+        int rank = group_rank(grid, GROUP_PIPELINE, i % pipelines, i / pipelines);
+        cost_devices_add(&times.on[i / pipelines], cost_device_of(&times.net, rank));
+    }
     return times;
 }
 
@@ -112,24 +105,24 @@ static double byte_ns(const struct trial *trial, int stage) {
 /* Sender and receiver copy a message, each reads and writes it. */
 static void add_copies(struct trial *trial, int cut) {
     const struct crossing *crossing = trial->partition.chunks[cut].crossing;
-    double copies[PHASE_COUNT];
-    for (int phase = 0; phase < PHASE_COUNT; phase++)
-        copies[phase] = cost_copy_ns(&trial->times->costs, on_of(trial, cut),
-                                     trial->input->config->threads, (double)crossing[phase].bytes);
-    trial->forward[cut] += copies[PHASE_FORWARD];
-    trial->forward[cut + 1] += copies[PHASE_FORWARD];
-    trial->backward[cut] += copies[PHASE_BACKWARD];
-    trial->backward[cut + 1] += copies[PHASE_BACKWARD];
+    for (int phase = 0; phase < PHASE_COUNT; phase++) {
+        double *to = phase == PHASE_FORWARD ? trial->forward : trial->backward,
+               copy = cost_copy_ns(&trial->times->costs, on_of(trial, cut),
+                                   trial->input->config->threads, (double)crossing[phase].bytes);
+        to[cut] += copy;
+        to[cut + 1] += copy;
+    }
 }
 
 /* The slowest link of any pipeline; between chunks of one rank there is none. */
 static struct cost_link link_of(const struct trial *trial, int from, int to) {
-    struct grid grid = grid_of(trial->input->config);
+    const struct grid *grid = &trial->input->config->grid;
     struct cost_link slowest = {0};
-    for (int i = 0; from != to && i < group_count(&grid, GROUP_PIPELINE); i++)
-        slowest = cost_slower_link(slowest, cost_link(&trial->times->net,
-                                                      group_rank(&grid, GROUP_PIPELINE, i, from),
-                                                      group_rank(&grid, GROUP_PIPELINE, i, to)));
+    for (int i = 0; from != to && i < group_count(grid, GROUP_PIPELINE); i++) {
+        int sends = group_rank(grid, GROUP_PIPELINE, i, from),
+            receives = group_rank(grid, GROUP_PIPELINE, i, to);
+        slowest = cost_slower_link(slowest, cost_link(&trial->times->net, sends, receives));
+    }
     return slowest;
 }
 
@@ -147,37 +140,20 @@ static void time_link(struct trial *trial, int cut) {
     trial->moving[1][cut] = moving(link_of(trial, high, low), crossing[PHASE_BACKWARD].bytes);
 }
 
-static double pass_ns(const struct trial *trial, int stage, enum phase phase, enum cost_pass pass) {
-    struct node_range nodes = ranges_find(&trial->ranges, stage, SEGMENT_ALL, phase);
-    return cost_pass_ns(&trial->times->table, on_of(trial, stage), nodes.begin, nodes.end, pass);
-}
-
-static void use_units(struct trial *trial, const struct cost_units *units) {
-    for (int s = 0; s < trial->stages; s++) {
-        trial->forward[s] = units->of[COST_F];
-        trial->backward[s] = units->of[COST_I];
-        trial->weight[s] = units->of[COST_W];
-    }
+static double pass_ns(const struct trial *trial, int stage, enum cost_pass pass) {
+    return cost_pass_ns(&trial->times->table, on_of(trial, stage), &trial->ranges, stage, pass);
 }
 
 /* Gradients are added: two are read, one is written. */
-static void add_work(struct trial *trial) {
+static void count_times(struct trial *trial) {
     for (int s = 0; s < trial->stages; s++) {
-        trial->forward[s] = pass_ns(trial, s, PHASE_FORWARD, COST_PASS_F);
-        trial->backward[s] = pass_ns(trial, s, PHASE_BACKWARD, COST_PASS_I);
-        trial->weight[s] = pass_ns(trial, s, PHASE_BACKWARD, COST_PASS_W);
-        trial->weight[s] += 3 * (double)trial->partition.chunks[s].param_bytes * byte_ns(trial, s);
+        double added = 3 * (double)trial->partition.chunks[s].param_bytes;
+        trial->forward[s] = pass_ns(trial, s, COST_PASS_F);
+        trial->backward[s] = pass_ns(trial, s, COST_PASS_I);
+        trial->weight[s] = pass_ns(trial, s, COST_PASS_W) + added * byte_ns(trial, s);
     }
     for (int s = 0; s + 1 < trial->stages; s++)
         (trial->times->net.cluster ? time_link : add_copies)(trial, s);
-}
-
-static void count_times(struct trial *trial) {
-    const struct cost_units *units = trial->times->costs.units;
-    if (units)
-        use_units(trial, units);
-    else
-        add_work(trial);
     for (int s = 0; s < trial->stages; s++)
         if (trial->input->config->recompute != RECOMPUTE_NEVER)
             trial->backward[s] += trial->forward[s];

@@ -64,9 +64,7 @@ struct run_config {
     bool saves; /* this rank writes all it holds, whichever replica it is */
     bool dry;   /* nothing will run: kernels are described, not made */
 
-    const struct costs *costs; /* the caller's; never NULL */
-    bool delays;               /* the passes of a step take given times instead of computing: */
-    int64_t delay_ns[INSTR_COUNT_];
+    const struct costs *costs; /* the caller's; outlive the plans, as do their delays the run */
 };
 
 #endif

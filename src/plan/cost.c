@@ -48,15 +48,20 @@ double plan_step_flops(const struct plan *plan) {
            plan_recompute_flops(plan);
 }
 
+int64_t plan_delay_ns(const struct plan *plan, const struct instr *instr) {
+    int kind = instr_cost_kind(instr);
+    return kind < 0 ? 0 : (int64_t)plan->config.costs->units->of[kind];
+}
+
 static double delays_ns(const struct plan *plan) {
     const struct instr_list *body = program_list(plan->program, plan->config.rank, LIST_BODY);
     double sum = 0;
-    for (int i = 0; i < body->count; i++) sum += (double)plan->config.delay_ns[body->items[i].op];
+    for (int i = 0; i < body->count; i++) sum += (double)plan_delay_ns(plan, &body->items[i]);
     return sum;
 }
 
 double plan_step_ns(const struct plan *plan) {
-    if (plan->config.delays) return delays_ns(plan);
+    if (plan->config.costs->delays) return delays_ns(plan);
     return sum_nodes(plan, &plan->micro[0], cost_rule_ns) * micros(plan) +
            sum_again(plan, cost_rule_ns);
 }

@@ -18,16 +18,20 @@ static double *times_of(const struct plan *plan) {
     return ns;
 }
 
-enum status plan_cut(struct plan *plan) {
+struct partition_config cut_config(const struct plan *plan) {
     const struct run_config *config = &plan->config;
+    return (struct partition_config){.chunks = plan_stages(plan),
+                                     .balance = config->balance,
+                                     .cut = config->cut,
+                                     .cut_count = config->cut_count,
+                                     .grads = 1,
+                                     .states = config->optimizer->state_count};
+}
+
+enum status plan_cut(struct plan *plan) {
     double *node_ns = times_of(plan);
-    struct partition_config partition = {.chunks = config->grid.stages * config->grid.chunks,
-                                         .balance = config->balance,
-                                         .cut = config->cut,
-                                         .cut_count = config->cut_count,
-                                         .node_ns = node_ns,
-                                         .grads = 1,
-                                         .states = config->optimizer->state_count};
+    struct partition_config partition = cut_config(plan);
+    partition.node_ns = node_ns;
     enum status status = partition_new(plan->micro[0].graph, &partition, &plan->partition);
     free(node_ns);
     return status;

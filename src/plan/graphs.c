@@ -8,10 +8,6 @@
 #include "base/mem.h"
 #include "plan/plan_auto.h"
 
-static int stage_count(const struct plan *plan) {
-    return plan->config.grid.stages * plan->config.grid.chunks;
-}
-
 enum status graphs_make(const struct plan *plan, int64_t samples, bool training,
                         struct graph **out) {
     const struct run_config *config = &plan->config;
@@ -33,7 +29,7 @@ enum status graphs_make(const struct plan *plan, int64_t samples, bool training,
         for (int i = 0; i < main->param_count; i++)
             layouts[i] = main->values[main->params[i].value].layout;
     }
-    bool all = stage_count(plan) == 1 && config->cell.role == GRID_STAGE;
+    bool all = plan_stages(plan) == 1 && config->cell.role == GRID_STAGE;
     plan->device->dry = config->dry || !all || (config->forward && training);
     TRY_GOTO(graph_lower(graph, plan->device, layouts), failed);
     free(layouts);
@@ -46,7 +42,7 @@ failed:
 }
 
 enum status graphs_cut(const struct plan *plan, struct micro_plan *micro) {
-    int stages = stage_count(plan), *cuts = MEM_ARRAY(int, stages);
+    int stages = plan_stages(plan), *cuts = MEM_ARRAY(int, stages);
     enum status status = partition_translate(&plan->partition, micro->graph, cuts);
     if (status == STATUS_OK) status = ranges_new(micro->graph, cuts, stages - 1, &micro->ranges);
     free(cuts);
@@ -61,7 +57,7 @@ enum status graphs_cut(const struct plan *plan, struct micro_plan *micro) {
 void graphs_free(const struct plan *plan, struct micro_plan *micro) {
     for (int i = 0; micro->placement && i < plan->chunk_count * FORM_COUNT; i++)
         placement_free(&micro->placement[i]);
-    for (int i = 0; micro->crossing && i < (stage_count(plan) - 1) * PHASE_COUNT; i++)
+    for (int i = 0; micro->crossing && i < (plan_stages(plan) - 1) * PHASE_COUNT; i++)
         free(micro->crossing[i].values);
     free(micro->placement);
     free(micro->crossing);
@@ -82,7 +78,7 @@ static uint64_t hash_layout(uint64_t hash, const struct graph *graph, int value)
 
 static uint64_t hash_crossings(const struct plan *plan, const struct micro_plan *micro) {
     uint64_t hash = HASH64_START;
-    for (int i = 0; i < (stage_count(plan) - 1) * PHASE_COUNT; i++) {
+    for (int i = 0; i < (plan_stages(plan) - 1) * PHASE_COUNT; i++) {
         const struct crossing *crossing = &micro->crossing[i];
         for (int v = 0; v < crossing->count; v++)
             hash = hash_layout(hash, micro->graph, crossing->values[v]);
@@ -128,7 +124,7 @@ enum status graphs_layouts_hash(const struct plan *plan, uint64_t *out) {
     int64_t eval = plan->eval_batch, rest = config->dataset->count[config->eval_split] % eval;
     const int64_t *last = plan->last_samples; /* never increasing */
     /* Of auto ranks may not cut alike before they have rank 0's programs. */
-    if (stage_count(plan) > 1 && !plan_is_auto(config)) {
+    if (plan_stages(plan) > 1 && !plan_is_auto(config)) {
         TRY(hash_sizes(plan, plan->micro[0].samples, plan->micro[0].samples, true, &hash));
         if (last)
             TRY(hash_sizes(plan, last[config->replicas * config->micro_batches - 1], last[0], true,

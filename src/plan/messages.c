@@ -2,10 +2,6 @@
 #include "comm/comm.h"
 #include "plan/plan.h"
 
-static int stage_count(const struct plan *plan) {
-    return plan->config.grid.stages * plan->config.grid.chunks;
-}
-
 size_t plan_message_bytes(const struct plan *plan, int cut, enum phase phase) {
     size_t most = 0;
     for (int i = 0; i < plan->micro_count; i++) {
@@ -19,7 +15,7 @@ size_t plan_message_bytes(const struct plan *plan, int cut, enum phase phase) {
 size_t plan_channel_bytes_at(const struct plan *plan, int position) {
     const struct grid *grid = &plan->config.grid;
     size_t bytes = 0;
-    for (int cut = 0; cut < stage_count(plan) - 1; cut++) {
+    for (int cut = 0; cut < plan_stages(plan) - 1; cut++) {
         for (int phase = 0; phase < PHASE_COUNT; phase++) {
             int receiver = grid_position(grid, phase == PHASE_FORWARD ? cut + 1 : cut);
             if (receiver == position)
@@ -40,7 +36,7 @@ size_t plan_channel_bytes(const struct plan *plan) {
 static size_t sender_bytes(const struct plan *plan, const char *name) {
     const struct grid *grid = &plan->config.grid;
     size_t bytes = 0;
-    for (int i = 0; name && i < (stage_count(plan) - 1) * PHASE_COUNT; i++) {
+    for (int i = 0; name && i < (plan_stages(plan) - 1) * PHASE_COUNT; i++) {
         int cut = i / PHASE_COUNT, phase = i % PHASE_COUNT;
         int sender = grid_position(grid, phase == PHASE_FORWARD ? cut : cut + 1);
         if (sender != plan->config.cell.position) continue;

@@ -20,17 +20,13 @@
 #include "program/schedule.h"
 #include "sync/sync.h"
 
-static int stage_count(const struct plan *plan) {
-    return plan->config.grid.stages * plan->config.grid.chunks;
-}
-
 static bool has_stage(const struct plan *plan) {
     return plan->config.cell.role == GRID_STAGE;
 }
 
 /* Kernels of the whole graph are this rank's. */
 static bool holds_all(const struct plan *plan) {
-    return has_stage(plan) && stage_count(plan) == 1;
+    return has_stage(plan) && plan_stages(plan) == 1;
 }
 
 static bool list_has(const struct plan *plan, enum list_name name, enum instr_op op,
@@ -89,16 +85,6 @@ static enum status add_micro(struct plan *plan, int64_t samples, bool training) 
 }
 
 /* --- stages --- */
-
-static struct partition_config partition_config(const struct plan *plan) {
-    const struct run_config *config = &plan->config;
-    return (struct partition_config){.chunks = stage_count(plan),
-                                     .balance = config->balance,
-                                     .cut = config->cut,
-                                     .cut_count = config->cut_count,
-                                     .grads = 1,
-                                     .states = config->optimizer->state_count};
-}
 
 /* A rank makes the kernels of its own stages; of the others it knows the layouts. */
 static enum status make_kernels(const struct plan *plan, const struct micro_plan *micro) {
@@ -244,7 +230,7 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
     struct schedule_config schedule = {
         .grid = config->grid,
         .micro_batches = config->forward ? 0 : config->micro_batches,
-        .behind_output = stage_count(plan) - 1 - ranges_output_stage(&plan->micro[0].ranges),
+        .behind_output = plan_stages(plan) - 1 - ranges_output_stage(&plan->micro[0].ranges),
         .sum = own_order(config),
         .samples = samples,
         .clips = plan->program ? program_clips(plan->program) : config->clip > 0,
@@ -433,34 +419,36 @@ static void free_rank(struct plan *plan) {
     store_layout_free(&plan->store);
 }
 
-/* What all ranks have in common is that of the plan: `other` borrows it. */
-static void borrow(const struct plan *plan, const struct run_config *config, struct plan *other) {
+/* Another rank's part, which borrows what all ranks have in common. */
+static struct plan *plan_beside(const struct plan *plan, const struct run_config *config) {
+    struct plan *other = MEM_NEW(struct plan);
+    memcpy(other, plan, sizeof *plan);
     plan_configure(other, config);
-    other->device = plan->device;
-    other->comm = plan->comm;
-    other->program = plan->program;
-    other->last_samples = plan->last_samples;
-    other->partition = plan->partition;
-    other->ties = plan->ties;
-    other->rules = plan->rules;
-    other->buckets = plan->buckets;
+    other->store = NULL;
+    other->holdings = (struct holdings){0};
+    other->forms = (struct slot_forms){0};
+    other->memory = (struct memory_estimate){0};
+    other->grads = other->chunk_count = 0;
+    memset(other->sizes, 0, sizeof other->sizes);
     for (int i = 0; i < plan->micro_count; i++)
         other->micro[i] = (struct micro_plan){.samples = plan->micro[i].samples,
                                               .training = plan->micro[i].training,
                                               .graph = plan->micro[i].graph};
-    other->micro_count = plan->micro_count;
     plan_loaders(other);
+    return other;
+}
+
+static enum status plan_other_rank(struct plan *plan) {
+    TRY(cut_micro(plan, &plan->micro[0]));
+    plan_chunks(plan);
+    if (plan->given.name) TRY(given_check_buckets(plan, plan->given.name));
+    return plan_rank(plan);
 }
 
 enum status plan_memory_of(const struct plan *plan, int rank, struct memory_estimate *out) {
     struct run_config config = resolve_for_rank(&plan->config, rank, true);
-    struct plan *other = MEM_NEW(struct plan);
-    borrow(plan, &config, other);
-    enum status status = cut_micro(other, &other->micro[0]);
-    if (status == STATUS_OK) plan_chunks(other);
-    if (status == STATUS_OK && plan->given.name)
-        status = given_check_buckets(other, plan->given.name);
-    if (status == STATUS_OK) status = plan_rank(other);
+    struct plan *other = plan_beside(plan, &config);
+    enum status status = plan_other_rank(other);
     if (status == STATUS_OK) *out = other->memory;
     for (int i = 0; i < plan->micro_count; i++) other->micro[i].graph = NULL;
     free_rank(other);
@@ -492,8 +480,7 @@ static enum status make(struct plan *plan) {
     plan->last_samples = last_step_samples(plan);
     int64_t micro = config->batch / config->replicas / config->micro_batches;
     TRY(add_micro(plan, micro, true));
-    struct partition_config partition = partition_config(plan);
-    TRY(plan_choose(plan, &partition));
+    TRY(plan_choose(plan));
     TRY(plan_cut(plan));
     TRY(cut_micro(plan, &plan->micro[0]));
     TRY(plan_buckets(plan));

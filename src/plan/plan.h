@@ -107,6 +107,11 @@ enum status plan_new(const struct run_config *config, const struct plan_given *g
 int plan_count(void);
 void plan_free(struct plan **plan);
 
+/* Local. Stages of the model: of all chunks. */
+static inline int plan_stages(const struct plan *plan) {
+    return plan->config.grid.stages * plan->config.grid.chunks;
+}
+
 /* Local. The micro_plan for a number of samples; never NULL for sizes the run meets. */
 const struct micro_plan *plan_micro(const struct plan *plan, int64_t samples, bool training);
 
@@ -147,6 +152,8 @@ void plan_use_comm(struct plan *plan, const char *name);
 double plan_step_flops(const struct plan *plan);
 double plan_recompute_flops(const struct plan *plan); /* the part of it that runs again */
 double plan_step_ns(const struct plan *plan);
+/* Local. With --delay: what an instruction waits. */
+int64_t plan_delay_ns(const struct plan *plan, const struct instr *instr);
 double plan_evaluation_ns(const struct plan *plan);
 
 /* Local. The backend makes what the kernels of the model, of all stages, share, and what copies of

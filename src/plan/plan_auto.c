@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "plan/cut.h"
 #include "plan/resolve.h"
 
 bool plan_is_auto(const struct run_config *config) {
@@ -47,7 +48,7 @@ static enum status take_agreed(struct plan *plan) {
     return STATUS_OK;
 }
 
-enum status plan_choose(struct plan *plan, const struct partition_config *partition) {
+enum status plan_choose(struct plan *plan) {
     const struct run_config *config = &plan->config;
     const struct choice *chosen = plan->given.chosen;
     if (!plan_is_auto(config)) return STATUS_OK;
@@ -59,7 +60,7 @@ enum status plan_choose(struct plan *plan, const struct partition_config *partit
     struct grid grid = config->grid;
     struct choice_input input = {.config = config,
                                  .graph = plan->micro[0].graph,
-                                 .partition = *partition,
+                                 .partition = cut_config(plan),
                                  .other_bytes = other_bytes(plan)};
     input.partition.grads = grads_of(config);
     TRY(choice_make(&input, &grid, &plan->choice));

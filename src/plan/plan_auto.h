@@ -15,7 +15,7 @@ bool plan_is_auto(const struct run_config *config);
 void plan_configure(struct plan *plan, const struct run_config *config);
 /* For plan_new. Sets the grid: by the choice, that of another plan, or the agreed programs, which
  * it reads. Does nothing for other schedules. */
-enum status plan_choose(struct plan *plan, const struct partition_config *partition);
+enum status plan_choose(struct plan *plan);
 /* For plan_new. The orders that were chosen; NULL: none. */
 const struct pipeline_order *plan_orders(const struct plan *plan);
 /* For plan_new. STATUS_USAGE where the agreed programs are not for this run, or are refused. */

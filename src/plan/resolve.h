@@ -38,16 +38,14 @@ enum status resolve_run(struct options *options, const struct model *model,
 enum status resolve_costs(const struct options *options, bool files, int local_ranks,
                           struct run_config *config, struct costs **out);
 
-/* Local. A configuration is const once it is resolved. These are of other runs, which differ in one
- * thing: another rank, described only or not; what auto may use of memory; what auto chose. The
- * last two are described only and have no limit: for comparisons. */
+/* Local. A configuration is const once it is resolved. These are of other runs: of another rank,
+ * described only or not; with what auto may use of memory, or chose; and one to compare with, which
+ * is described only and has no limit, so that nothing is refused. */
 struct run_config resolve_for_rank(const struct run_config *config, int rank, bool dry);
 struct run_config resolve_for_limit(const struct run_config *config, int64_t memory_limit);
 struct run_config resolve_for_shape(const struct run_config *config, int chunks, bool v_shape);
-struct run_config resolve_for_recompute(const struct run_config *config,
-                                        enum recompute_policy policy);
-struct run_config resolve_for_micro_batches(const struct options *options,
-                                            const struct run_config *config, int count);
+struct run_config resolve_to_compare(const struct options *options, const struct run_config *config,
+                                     enum recompute_policy recompute, int micro_batches);
 
 /* Local. How many ranks --stages and --replicas ask for; 1 where neither is given. */
 int resolve_ranks_asked(const struct options *options);

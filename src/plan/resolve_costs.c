@@ -23,18 +23,6 @@ static enum status pick_section(struct costs *costs, const struct run_config *co
     return costs->profile ? profile_pick(costs->profile, &place, &costs->section) : STATUS_OK;
 }
 
-/* The times of --delay by instruction. */
-static void take_delays(const struct cost_units *units, struct run_config *config) {
-    static const int kind[INSTR_COUNT_] = {[INSTR_F] = 1 + COST_F,
-                                           [INSTR_R] = 1 + COST_R,
-                                           [INSTR_B] = 1 + COST_B,
-                                           [INSTR_I] = 1 + COST_I,
-                                           [INSTR_W] = 1 + COST_W};
-    config->delays = true;
-    for (int op = 0; op < INSTR_COUNT_; op++)
-        config->delay_ns[op] = kind[op] ? (int64_t)units->of[kind[op] - 1] : 0;
-}
-
 /* Orders are chosen for one limit: the least that a device of the run has. --memory-limit stands in
  * for it. */
 static void take_limit(const struct cluster *cluster, struct run_config *config) {
@@ -57,7 +45,6 @@ enum status resolve_costs(const struct options *options, bool files, int local_r
         cost_free(&costs);
         return status;
     }
-    if (costs->delays) take_delays(costs->units, config);
     if (costs->cluster) take_limit(costs->cluster, config);
     config->costs = *out = costs;
     return STATUS_OK;

@@ -22,24 +22,13 @@ struct run_config resolve_for_shape(const struct run_config *config, int chunks,
     return other;
 }
 
-/* Whoever asks compares: nothing is refused, and nothing is run. */
-static struct run_config described(const struct run_config *config) {
-    struct run_config other = resolve_for_limit(config, 0);
+struct run_config resolve_to_compare(const struct options *options, const struct run_config *config,
+                                     enum recompute_policy recompute, int micro_batches) {
+    struct run_config other = *config;
+    other.memory_limit = 0;
     other.dry = true;
-    return other;
-}
-
-struct run_config resolve_for_recompute(const struct run_config *config,
-                                        enum recompute_policy policy) {
-    struct run_config other = described(config);
-    other.recompute = policy;
-    return other;
-}
-
-struct run_config resolve_for_micro_batches(const struct options *options,
-                                            const struct run_config *config, int count) {
-    struct run_config other = described(config);
-    other.micro_batches = count;
+    other.recompute = recompute;
+    other.micro_batches = micro_batches;
     other.eval_batch = resolve_eval_batch(options, &other);
     return other;
 }

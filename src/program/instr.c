@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "cost/units.h"
 
 /* The column "lists" of instr.def. */
 #define LISTS_START (1u << LIST_START)
@@ -134,4 +135,13 @@ const char *instr_text(const struct instr *instr, int rank, char text[INSTR_TEXT
                 snprintf(text + used, (size_t)(INSTR_TEXT_BYTES - used), " %s", flag_words[bit]);
     }
     return text;
+}
+
+int instr_cost_kind(const struct instr *instr) {
+    static const int kind[INSTR_COUNT_] = {[INSTR_F] = 1 + COST_F,
+                                           [INSTR_R] = 1 + COST_R,
+                                           [INSTR_B] = 1 + COST_B,
+                                           [INSTR_I] = 1 + COST_I,
+                                           [INSTR_W] = 1 + COST_W};
+    return kind[instr->op] - 1;
 }

@@ -159,4 +159,7 @@ struct instr instr_make(enum instr_op op);
 enum { INSTR_TEXT_BYTES = 96 };
 const char *instr_text(const struct instr *instr, int rank, char text[INSTR_TEXT_BYTES]);
 
+/* Local. The kind of cost (cost/units.h) that a pass has; -1: the instruction is none. */
+int instr_cost_kind(const struct instr *instr);
+
 #endif

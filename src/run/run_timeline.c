@@ -66,7 +66,7 @@ struct run_timeline *run_timeline_new(const struct session *session) {
     free(events);
     if (status != STATUS_OK || count == 0) return NULL;
     struct run_timeline *run = MEM_NEW(struct run_timeline);
-    bool good = outlook_open_apart(&session->job, &run->outlook) == STATUS_OK;
+    bool good = outlook_open(&session->job, true, &run->outlook) == STATUS_OK;
     if (!good || !run->outlook.forecast.input.record) {
         if (good) outlook_close(&run->outlook);
         free(run);

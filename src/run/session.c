@@ -136,7 +136,7 @@ static enum status predict(void *context) {
     const struct options *options = &session->job.options;
     struct outlook outlook;
     if (!first_rank(session)) return STATUS_OK;
-    TRY(outlook_open(&session->job, &outlook));
+    TRY(outlook_open(&session->job, false, &outlook));
     const struct sim_rank *own = &outlook.forecast.result.rank[0];
     const struct profile *profile = outlook.costs.profile;
     session->predicted = (struct session_forecast){.p50_ms = outlook.forecast.result.step * 1e-6,

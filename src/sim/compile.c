@@ -9,13 +9,10 @@
 #include "base/mem.h"
 #include "program/resource.h"
 
+/* To run again is a forward pass. */
 int sim_pass_of(const struct instr *instr) {
-    static const int pass[INSTR_COUNT_] = {[INSTR_F] = 1 + SIM_F,
-                                           [INSTR_R] = 1 + SIM_F,
-                                           [INSTR_B] = 1 + SIM_B,
-                                           [INSTR_I] = 1 + SIM_I,
-                                           [INSTR_W] = 1 + SIM_W};
-    return pass[instr->op] - 1;
+    int kind = instr_cost_kind(instr);
+    return kind == COST_R ? COST_PASS_F : kind;
 }
 
 struct compiler {

@@ -10,7 +10,7 @@
 
 /* How often each pass of each stage is on the path; segments count as their share. */
 static double *uses_on_path(const struct forecast *forecast) {
-    double *uses = MEM_ARRAY(double, forecast->costs.stage_count *SIM_PASS_COUNT);
+    double *uses = MEM_ARRAY(double, forecast->costs.stage_count *COST_PASS_COUNT);
     for (int i = 0; i < forecast->path.count; i++) {
         const struct sim_path_item *item = &forecast->path.item[i];
         int rank = forecast->result.rank[item->run].rank;
@@ -20,7 +20,7 @@ static double *uses_on_path(const struct forecast *forecast) {
         if (item->transfer || pass < 0) continue;
         double whole = forecast->costs.costs[0].stage[instr->stage].pass[pass];
         if (whole > 0)
-            uses[instr->stage * SIM_PASS_COUNT + pass] += (item->end - item->begin) / whole;
+            uses[instr->stage * COST_PASS_COUNT + pass] += (item->end - item->begin) / whole;
     }
     return uses;
 }

@@ -30,18 +30,10 @@ static double byte_ns(const struct maker *maker) {
     return cost_byte_ns(maker->costs, &maker->on, maker->plan->config.threads);
 }
 
-static double pass_ns(const struct maker *maker, const struct cost_table *times,
-                      const struct ranges *ranges, int s, enum cost_pass pass) {
-    enum phase phase = pass == COST_PASS_F ? PHASE_FORWARD : PHASE_BACKWARD;
-    struct node_range nodes = ranges_find(ranges, s, SEGMENT_ALL, phase);
-    return cost_pass_ns(times, &maker->on, nodes.begin, nodes.end, pass);
-}
-
 static void add_passes(struct maker *maker, int s) {
-    static const enum cost_pass pass[SIM_PASS_COUNT] = {
-        [SIM_F] = COST_PASS_F, [SIM_B] = COST_PASS_B, [SIM_I] = COST_PASS_I, [SIM_W] = COST_PASS_W};
-    for (int p = 0; p < SIM_PASS_COUNT; p++)
-        maker->stage[s].pass[p] = pass_ns(maker, &maker->out->times, &maker->ranges, s, pass[p]);
+    for (int pass = 0; pass < COST_PASS_COUNT; pass++)
+        maker->stage[s].pass[pass] =
+            cost_pass_ns(&maker->out->times, &maker->on, &maker->ranges, s, (enum cost_pass)pass);
 }
 
 static void add_exchanges(struct maker *maker) {
@@ -62,7 +54,8 @@ static void take_forward(struct maker *maker) {
     struct cost_table times;
     cost_table_new(maker->costs, micro->graph, &times);
     for (int s = 0; s < maker->out->stage_count; s++)
-        maker->stage[s].pass[SIM_F] = pass_ns(maker, &times, &micro->ranges, s, COST_PASS_F);
+        maker->stage[s].pass[COST_PASS_F] =
+            cost_pass_ns(&times, &maker->on, &micro->ranges, s, COST_PASS_F);
     cost_table_free(&times);
 }
 
@@ -70,11 +63,13 @@ static void share_segments(struct maker *maker, int s) {
     const struct phase_range *backward = &maker->ranges.stages[s].phase[PHASE_BACKWARD];
     struct sim_stage *stage = &maker->stage[s];
     double *share = arena_new(&maker->out->arena, (size_t)backward->segment_count * sizeof *share);
-    double whole = stage->pass[SIM_B] > 0 ? stage->pass[SIM_B] : 1;
+    const struct cost_table *times = &maker->out->times;
     int node = backward->nodes.begin;
+    double whole = 0;
+    for (int n = node; n < backward->nodes.end; n++) whole += cost_node_ns(times, &maker->on, n);
     for (int e = 0; e < backward->segment_count; e++) {
         for (; node < backward->segment_end[e]; node++)
-            share[e] += cost_node_ns(&maker->out->times, &maker->on, node) / whole;
+            share[e] += cost_node_ns(times, &maker->on, node) / (whole > 0 ? whole : 1);
     }
     stage->segment = share;
     stage->segment_count = backward->segment_count;
@@ -90,6 +85,7 @@ static void add_store(struct maker *maker, struct sim_stage *stage, int64_t byte
     stage->zero = pass_ns;
     stage->norm = (double)slice * byte_ns(maker);
     stage->step = (3 + 2 * states) * stage->norm;
+    if (maker->costs->units) stage->step = maker->costs->units->of[COST_S] / config->grid.chunks;
 }
 
 static enum status add_buckets(struct maker *maker, int position) {
@@ -171,26 +167,6 @@ static enum status make_class(struct maker *maker) {
     return STATUS_OK;
 }
 
-/* --- by hand --- */
-
-/* Memory stays that of the plan. */
-static void use_units(struct plan_costs *costs, const struct cost_units *units, int chunks) {
-    struct sim_stage *stage = (struct sim_stage *)costs->costs[0].stage;
-    for (int s = 0; s < costs->stage_count; s++) {
-        stage[s] = (struct sim_stage){.pass = {[SIM_F] = units->of[COST_F],
-                                               [SIM_B] = units->of[COST_B],
-                                               [SIM_I] = units->of[COST_I],
-                                               [SIM_W] = units->of[COST_W]},
-                                      .segment = stage[s].segment,
-                                      .segment_count = stage[s].segment_count,
-                                      .step = units->of[COST_S] / chunks,
-                                      .kept_bytes = stage[s].kept_bytes,
-                                      .kept_half_bytes = stage[s].kept_half_bytes,
-                                      .fixed_bytes = stage[s].fixed_bytes};
-    }
-    costs->costs[0].exchange_bytes = 0;
-}
-
 /* --- the whole --- */
 
 static enum status cut(const struct plan *plan, struct ranges *out) {
@@ -201,7 +177,7 @@ static enum status cut(const struct plan *plan, struct ranges *out) {
 enum status plan_costs_new(const struct plan *plan, const struct costs *from,
                            struct plan_costs *out) {
     struct plan_costs costs = {.class_count = cost_class_count(from),
-                               .stage_count = plan->config.grid.stages * plan->config.grid.chunks};
+                               .stage_count = plan_stages(plan)};
     struct maker maker = {
         .plan = plan, .costs = from, .graph = plan->micro[0].graph, .out = &costs};
     TRY(cut(plan, &maker.ranges));
@@ -214,8 +190,6 @@ enum status plan_costs_new(const struct plan *plan, const struct costs *from,
         status = make_class(&maker);
     }
     ranges_free(&maker.ranges);
-    if (status == STATUS_OK && from->units)
-        use_units(&costs, from->units, plan->config.grid.chunks);
     if (status == STATUS_OK)
         *out = costs;
     else
@@ -232,9 +206,9 @@ void plan_costs_free(struct plan_costs *costs) {
 /* --- how sure it is --- */
 
 static double uses_of(const double *uses, int stage, const struct node *node) {
-    const double *of = &uses[stage * SIM_PASS_COUNT];
-    if (node->phase == PHASE_FORWARD) return of[SIM_F];
-    return of[SIM_B] + (node->half == OP_HALF_W ? of[SIM_W] : of[SIM_I]);
+    const double *of = &uses[stage * COST_PASS_COUNT];
+    if (node->phase == PHASE_FORWARD) return of[COST_PASS_F];
+    return of[COST_PASS_B] + (node->half == OP_HALF_W ? of[COST_PASS_W] : of[COST_PASS_I]);
 }
 
 double plan_costs_variance(const struct plan *plan, const struct plan_costs *costs,

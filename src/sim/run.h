@@ -21,16 +21,15 @@
 #include "cost/cost.h"
 #include "program/program.h"
 
-/* The computations that bubbles count. */
-enum sim_pass { SIM_F, SIM_B, SIM_I, SIM_W, SIM_PASS_COUNT };
-/* The one that an instruction is; -1: none. */
+/* The computation that an instruction is, of those that bubbles count (enum cost_pass); -1: none.
+ */
 int sim_pass_of(const struct instr *instr);
 enum sim_direction { SIM_FORWARD, SIM_BACKWARD, SIM_DIRECTION_COUNT };
 
 /* What a stage costs on one micro-batch, on a device that is not slow. Borrowed, as all pointers of
  * the input. */
 struct sim_stage {
-    double pass[SIM_PASS_COUNT];
+    double pass[COST_PASS_COUNT];
     const double *segment; /* share of each segment of backward; NULL: equal shares */
     int segment_count;
     double add; /* of weight gradients to those of earlier micro-batches: on top of B or W */

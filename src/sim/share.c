@@ -8,19 +8,6 @@
 #include "base/hash.h"
 #include "base/mem.h"
 
-struct cost_link sim_group_link(const struct sim_input *input, enum group_family family,
-                                int index) {
-    const struct grid *grid = &input->program->grid;
-    int size = group_size(grid, family, index);
-    struct cost_link slowest = {0};
-    if (!input->net.cluster) return input->net.group_link;
-    for (int i = 0; size > 1 && i < size; i++)
-        slowest = cost_slower_link(
-            slowest, cost_link(&input->net, group_rank(grid, family, index, i),
-                               group_rank(grid, family, index, i + 1 < size ? i + 1 : 0)));
-    return slowest;
-}
-
 /* --- what makes two pipelines the same --- */
 
 /* Of one rank; compared as bytes, so it has no gaps. */

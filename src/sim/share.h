@@ -14,9 +14,6 @@ struct sim_share {
     int pipeline_count, run_count;
 };
 
-/* Local. The slowest link around a ring of all members of a group. */
-struct cost_link sim_group_link(const struct sim_input *input, enum group_family family, int index);
-
 /* Local. The caller frees it with sim_share_free. */
 void sim_share_new(const struct sim_input *input, struct sim_share *out);
 void sim_share_free(struct sim_share *share);

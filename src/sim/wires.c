@@ -162,6 +162,20 @@ static void channels_new(struct sim *sim) {
         sim->run[r].channels = (r - sim->share.others) / grid->stages * sim->wires_each;
 }
 
+/* The slowest link around a ring of all members. */
+static struct cost_link group_link(const struct sim_input *input, enum group_family family,
+                                   int index) {
+    const struct grid *grid = &input->program->grid;
+    int size = group_size(grid, family, index);
+    struct cost_link slowest = {0};
+    if (!input->net.cluster) return input->net.group_link;
+    for (int i = 0; size > 1 && i < size; i++)
+        slowest = cost_slower_link(
+            slowest, cost_link(&input->net, group_rank(grid, family, index, i),
+                               group_rank(grid, family, index, i + 1 < size ? i + 1 : 0)));
+    return slowest;
+}
+
 /* Each pipeline has a group of the family. */
 static bool is_of_pipelines(enum group_family family) {
     return family == GROUP_PIPELINE || family == GROUP_TIED;
@@ -212,7 +226,7 @@ static void groups_new(struct sim *sim) {
             struct sim_group *group = &sim->group[first[g] + i];
             int index = is_of_pipelines(family) ? sim->share.pipeline[i] : i;
             group->size = group_size(&program->grid, family, index);
-            group->link = sim_group_link(sim->input, family, index);
+            group->link = group_link(sim->input, family, index);
             group->waiting = -1;
             int64_t size = power_of_two(group->mask);
             group->ring = MEM_ARRAY(struct sim_meeting, size);

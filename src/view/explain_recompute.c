@@ -26,17 +26,16 @@ static enum status look_at(const struct plan *plan, const struct outlook *outloo
     return STATUS_OK;
 }
 
-/* Of the first rank of a pipeline: its program is that of all, and is simulated. */
+/* The first rank's program is that of all, and is simulated. */
 static enum status look(const struct job *job, const struct outlook *outlook, int positions,
                         enum recompute_policy policy, struct recompute_mode *mode) {
     const struct run_config *of = &job->plan->config;
-    struct run_config other = resolve_for_recompute(of, policy),
-                      first = resolve_for_rank(&other, group_rank(&of->grid, GROUP_PIPELINE, 0, 0),
-                                               true);
     bool same = policy == of->recompute && of->memory_limit == 0 && of->cell.position == 0;
     struct plan *plan;
     if (same && !job->plan->given.name) return look_at(job->plan, outlook, positions, mode);
-    TRY(plan_new(&first, NULL, &plan));
+    struct run_config other = resolve_to_compare(&job->options, of, policy, of->micro_batches);
+    other = resolve_for_rank(&other, group_rank(&of->grid, GROUP_PIPELINE, 0, 0), true);
+    TRY(plan_new(&other, NULL, &plan));
     enum status status = look_at(plan, outlook, positions, mode);
     plan_free(&plan);
     return status;

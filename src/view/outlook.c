@@ -16,7 +16,7 @@ bool outlook_is_wanted(const struct options *options) {
            option_is_given(options, OPTION_draw);
 }
 
-static enum status open_outlook(const struct job *job, bool apart, struct outlook *out) {
+enum status outlook_open(const struct job *job, bool apart, struct outlook *out) {
     *out = (struct outlook){.job = job, .costs = *job->costs};
     if (!out->costs.units) out->costs.crowd = job_crowd(job);
     enum status status = forecast_new(job->plan, &out->costs, apart, &out->forecast);
@@ -26,14 +26,6 @@ static enum status open_outlook(const struct job *job, bool apart, struct outloo
     if (status == STATUS_OK) out->forecast.units = option_is_given(&job->options, OPTION_costs);
     if (status != STATUS_OK) outlook_close(out);
     return status;
-}
-
-enum status outlook_open(const struct job *job, struct outlook *out) {
-    return open_outlook(job, false, out);
-}
-
-enum status outlook_open_apart(const struct job *job, struct outlook *out) {
-    return open_outlook(job, true, out);
 }
 
 void outlook_close(struct outlook *outlook) {

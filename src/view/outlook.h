@@ -21,11 +21,9 @@ struct outlook {
 
 /* Local. Whether an option of the forecast is given. */
 bool outlook_is_wanted(const struct options *options);
-/* Local. Simulates the job's program; the job must outlive it, and it stays where it is. The caller
- * closes it. */
-enum status outlook_open(const struct job *job, struct outlook *out);
-/* The same with every rank run by itself, to be set beside what was measured. */
-enum status outlook_open_apart(const struct job *job, struct outlook *out);
+/* Local. Simulates the job's program; the job must outlive it, and it stays where it is. `apart`:
+ * every rank is run by itself, to be set beside what was measured. The caller closes it. */
+enum status outlook_open(const struct job *job, bool apart, struct outlook *out);
 void outlook_close(struct outlook *outlook);
 
 /* Local. On one screen; as members of a JSON object that the caller owns. */

@@ -8,16 +8,17 @@ static void ask(const struct cluster *cluster) {
     int64_t step = cluster->ranks > 64 ? cluster->ranks / 64 : 1;
     for (int64_t rank = 0; rank < cluster->ranks; rank += step) {
         int64_t other = cluster->ranks - 1 - rank;
-        struct cluster_link link = cluster_link(cluster, rank, other),
-                            back = cluster_link(cluster, other, rank);
+        struct cost_link link = cluster_link(cluster, rank, other),
+                         back = cluster_link(cluster, other, rank);
         struct op_cost cost = {.flops = 1, .bytes = 1};
         const struct cluster_class *class = cluster_class(cluster, rank);
         fuzz_touch(class->name, strlen(class->name));
-        if (!(link.bytes_per_ns > 0) || !(link.latency_ns >= 0)) fuzz_wrong("a link without rate");
+        if (!(link.bytes_per_time > 0) || !(link.latency >= 0)) fuzz_wrong("a link without rate");
         if (memcmp(&link, &back, sizeof link) != 0 && rank != other) fuzz_wrong("one-way link");
         if (rank < class->ranks.first || rank > class->ranks.last) fuzz_wrong("another's class");
         if (!(cluster_class_ns(class, OP_ADD, &cost) > 0)) fuzz_wrong("no time");
-        if (!(cluster_slowness(cluster, rank) >= 1)) fuzz_wrong("faster than its class");
+        if (!(cluster_slowness(cluster->slow, cluster->slow_count, rank) >= 1))
+            fuzz_wrong("faster than its class");
         if (cluster_host(cluster, rank) >= cluster->hosts) fuzz_wrong("a host too many");
         if (cluster_memory_bytes(cluster, rank) < 0) fuzz_wrong("negative memory");
     }

@@ -26,8 +26,10 @@ static void expect_whole(const char *line, int ranks, enum instr_op op) {
     int segments;
     kit_options(line, &options);
     cr_assert_eq(kit_plan(&options, 0, ranks, NULL, &run), STATUS_OK);
+    struct cost_units units = {{[COST_F] = PASS_NS, [COST_B] = PASS_NS, [COST_R] = PASS_NS}};
+    struct costs costs = {.units = &units, .delays = true};
     struct run_config config = run.plan->config;
-    config.delay_ns[op] = PASS_NS;
+    config.costs = &costs;
     plan_configure(run.plan, &config);
     int64_t waits = waits_of(run.plan, op, &segments);
     cr_expect_eq(waits, PASS_NS, "%s: %lld ns", line, (long long)waits);

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "cost/key.h"
+#include "plan/plan_auto.h"
 #include "plan/resolve.h"
 
 /* The plan of a rank, and a profile in which each of its nodes takes 1,000 ns. */
@@ -140,10 +141,11 @@ Test(plan_resolve_costs, delays_are_waits_and_a_forecast) {
     cr_assert_eq(kit_plan(&options, 0, 2, NULL, &kit), STATUS_OK);
     struct run_config config = kit.plan->config;
     cr_assert_eq(resolve_costs(&options, true, 2, &config, &costs), STATUS_OK);
-    cr_expect(config.delays);
-    cr_expect_eq(config.delay_ns[INSTR_F], 5000000);
-    cr_expect_eq(config.delay_ns[INSTR_B], 13000000);
-    cr_expect_not_null(costs->units);
+    plan_configure(kit.plan, &config);
+    cr_expect(costs->delays);
+    cr_expect_eq(plan_delay_ns(kit.plan, &(struct instr){.op = INSTR_F}), 5000000);
+    cr_expect_eq(plan_delay_ns(kit.plan, &(struct instr){.op = INSTR_B}), 13000000);
+    cr_expect_eq(plan_delay_ns(kit.plan, &(struct instr){.op = INSTR_LOAD}), 0);
     cr_expect_null(cost_of_work(costs).units);
     cost_free(&costs);
     kit_plan_free(&kit);

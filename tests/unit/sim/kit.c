@@ -42,10 +42,10 @@ void sim_kit_new(const struct sim_case *of, struct sim_units units, struct sim_k
     int stages = grid->stages * grid->chunks;
     out->stage = MEM_ARRAY(struct sim_stage, stages);
     for (int s = 0; s < stages; s++)
-        out->stage[s] = (struct sim_stage){.pass = {[SIM_F] = units.f,
-                                                    [SIM_B] = units.i + units.w,
-                                                    [SIM_I] = units.i,
-                                                    [SIM_W] = units.w},
+        out->stage[s] = (struct sim_stage){.pass = {[COST_PASS_F] = units.f,
+                                                    [COST_PASS_B] = units.i + units.w,
+                                                    [COST_PASS_I] = units.i,
+                                                    [COST_PASS_W] = units.w},
                                            .kept_bytes = 1,
                                            .kept_half_bytes = 1};
     out->costs.stage = out->stage;

@@ -30,7 +30,7 @@ static void planned_free(struct planned *planned) {
 #define PIPE                                                                                       \
     "--model resnet8 --device ref --threads 1 --batch 32 --micro-batches 8 --strategy 1f1b "
 
-static double pass_sum(const struct plan_costs *costs, enum sim_pass pass) {
+static double pass_sum(const struct plan_costs *costs, enum cost_pass pass) {
     double sum = 0;
     for (int s = 0; s < costs->stage_count; s++) sum += costs->costs[0].stage[s].pass[pass];
     return sum;
@@ -50,9 +50,9 @@ Test(sim_forecast, stages_add_up_to_the_plan) {
         struct plan_costs costs;
         cr_assert_eq(plan_costs_new(planned.kit.plan, &rules, &costs), STATUS_OK);
         cr_expect_eq(costs.stage_count, stages);
-        double halves = pass_sum(&costs, SIM_I) + pass_sum(&costs, SIM_W),
-               b = pass_sum(&costs, SIM_B);
-        cr_expect_float_eq(pass_sum(&costs, SIM_F) + b, want, 1e-6 * want);
+        double halves = pass_sum(&costs, COST_PASS_I) + pass_sum(&costs, COST_PASS_W),
+               b = pass_sum(&costs, COST_PASS_B);
+        cr_expect_float_eq(pass_sum(&costs, COST_PASS_F) + b, want, 1e-6 * want);
         cr_expect_float_eq(halves, b, 1e-6 * b);
         for (int s = 0; s < stages; s++) {
             const struct sim_stage *stage = &costs.costs[0].stage[s];
@@ -148,7 +148,7 @@ Test(sim_forecast, a_profile_gives_times_and_an_interval) {
                     unsure = of_profile(planned.kit.plan, 400, none, 0);
     double nodes = 0;
     for (int i = 0; i < graph->node_count; i++) nodes += graph->nodes[i].kernel != NULL;
-    double all = pass_sum(&sure.costs, SIM_F) + pass_sum(&sure.costs, SIM_B);
+    double all = pass_sum(&sure.costs, COST_PASS_F) + pass_sum(&sure.costs, COST_PASS_B);
     cr_expect_float_eq(all, 1000 * nodes, 1e-6);
     cr_expect_float_eq(sure.result.step, unsure.result.step, 1e-6);
     double least = ESTIMATE_Z90 * PROFILE_PROGRAM_DEVIATION * sure.result.step,
@@ -188,7 +188,7 @@ Test(sim_forecast, operations_together_take_longer_than_their_medians) {
     struct forecast all = of_profile(planned.kit.plan, 0, (struct measure){2, 2 * spread, 20}, 50);
     double nodes = 0;
     for (int i = 0; i < graph->node_count; i++) nodes += graph->nodes[i].kernel != NULL;
-    double sum = pass_sum(&all.costs, SIM_F) + pass_sum(&all.costs, SIM_B);
+    double sum = pass_sum(&all.costs, COST_PASS_F) + pass_sum(&all.costs, COST_PASS_B);
     cr_expect_float_eq(sum, (2 * 1000 + 50) * nodes, 1e-6);
     double want = ESTIMATE_Z90 * hypot(0.1 * sqrt(acos(-1) / 2 / 20), PROFILE_PROGRAM_DEVIATION) *
                   all.result.step,

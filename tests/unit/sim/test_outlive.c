@@ -46,7 +46,8 @@ Test(sim_outlive, the_path_goes_back_to_what_was_under_way) {
     struct sync_config sync = {.buckets = (int[]){BUCKETS}, .sliced = SLICED_STATE};
     cr_assert_eq(schedule_build("single", &config, &program), STATUS_OK);
     cr_assert_eq(sync_insert("zero", program, &sync), STATUS_OK);
-    struct sim_stage stage = {.pass = {[SIM_F] = 10, [SIM_B] = 20}, .bucket_bytes = bytes};
+    struct sim_stage stage = {.pass = {[COST_PASS_F] = 10, [COST_PASS_B] = 20},
+                              .bucket_bytes = bytes};
     struct sim_costs costs = {.stage = &stage};
     struct sim_input input = {.program = program,
                               .costs = &costs,

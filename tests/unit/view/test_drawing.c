@@ -20,7 +20,7 @@ static void set_up(void) {
                 "1f1b --stages 2 --data synthetic:size=8,count=64,test_count=8",
                 &options);
     cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
-    cr_assert_eq(outlook_open_apart(&job, &outlook), STATUS_OK);
+    cr_assert_eq(outlook_open(&job, true, &outlook), STATUS_OK);
     drawing_open(&outlook, &drawing);
     for (int r = 0; r < 4; r++) {
         struct trace_config config = empty;
