@@ -115,8 +115,9 @@ static void print_model(const struct job *job, FILE *out) {
 static void print_device(const struct plan *plan, FILE *out) {
     char device[128];
     plan->device->backend->describe(plan->device, device, sizeof device);
-    bool narrow = plan->config.dtype == DTYPE_BF16;
-    row(out, "device", "%s%s", device, narrow ? "; activations and products in bf16" : "");
+    bool narrow = dtype_is_narrow(plan->config.dtype);
+    row(out, "device", "%s%s%s", device, narrow ? "; activations and products in " : "",
+        narrow ? dtype_name(plan->config.dtype) : "");
 }
 
 /* What a replica sends over the cuts of its pipeline in a step, both ways. */
