@@ -102,6 +102,8 @@ STRETTO_API stretto_value stretto_gelu(struct stretto_graph *graph, const char *
                                        stretto_value x);
 STRETTO_API stretto_value stretto_tanh(struct stretto_graph *graph, const char *name,
                                        stretto_value x);
+STRETTO_API stretto_value stretto_silu(struct stretto_graph *graph, const char *name,
+                                       stretto_value x);
 STRETTO_API stretto_value stretto_softmax(struct stretto_graph *graph, const char *name,
                                           stretto_value x);
 STRETTO_API stretto_value stretto_dropout(struct stretto_graph *graph, const char *name,
@@ -133,8 +135,7 @@ STRETTO_API stretto_value stretto_transpose(struct stretto_graph *graph, const c
 
 /* Ends of a model: a term of the loss, which is divided by the labels of a step that count; and
  * what stretto_forward gives, where that is not what the first loss compares with its labels
- * (logits, or the first input of an own loss). The labels are an input of a field that is a label.
- */
+ * (logits, or the first input of an own loss). The labels are an input of a label's field. */
 STRETTO_API void stretto_cross_entropy(struct stretto_graph *graph, const char *name,
                                        stretto_value logits, stretto_value labels, float smoothing);
 STRETTO_API void stretto_loss(struct stretto_graph *graph, const char *name, stretto_value sum,
@@ -180,8 +181,7 @@ struct stretto_op {
     unsigned backward_reads; /* STRETTO_READS_...: what is kept for it; others are NULL. 0: both */
     double (*flops)(const struct stretto_call *call); /* of forward; NULL: one an element */
 };
-/* Applies an operation, which stays valid as rows do. Its first output; all of them in out[] (NULL:
- * not wanted). */
+/* Applies an operation, valid as rows are. Its first output; all in out[] (NULL: not wanted). */
 STRETTO_API stretto_value stretto_apply(struct stretto_graph *graph, const char *name,
                                         const struct stretto_op *op, void *context, int in_count,
                                         const stretto_value *in, stretto_value *out);

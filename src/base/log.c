@@ -108,7 +108,7 @@ void log_before(void (*callback)(void)) {
     common.before = callback;
 }
 
-void check_failed(const char *file, int line, const char *condition, const char *format, ...) {
+void log_check_failed(const char *file, int line, const char *condition, const char *format, ...) {
     char text[1024];
     va_list args;
     va_start(args, format);

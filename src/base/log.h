@@ -50,12 +50,12 @@ void log_capture(char *text, size_t size);
 void log_before(void (*callback)(void));
 
 /* A broken invariant is a bug in Stretto: says where, and ends the process with exit code 7. */
-void check_failed(const char *file, int line, const char *condition, const char *format, ...)
+void log_check_failed(const char *file, int line, const char *condition, const char *format, ...)
     __attribute__((format(printf, 4, 5), noreturn));
 
 #define CHECK(condition, ...)                                                                      \
     do {                                                                                           \
-        if (!(condition)) check_failed(__FILE__, __LINE__, #condition, __VA_ARGS__);               \
+        if (!(condition)) log_check_failed(__FILE__, __LINE__, #condition, __VA_ARGS__);           \
     } while (0)
 
 #endif

@@ -11,7 +11,7 @@
 #include "base/shown.h"
 #include "base/text.h"
 #include "cli/cli.h"
-#include "cli/numeric.h"
+#include "cli/check_numeric.h"
 #include "job/job.h"
 #include "plan/resolve.h"
 #include "plan/strategy.h"
@@ -146,5 +146,5 @@ enum status check_run(const struct options *options) {
             stdout, "so", NAME_COLUMNS,
             "it cannot hang, every message is received, nothing is read before it is written, "
             "and each update takes the gradient of every replica and micro-batch exactly once");
-    return options->numeric ? numeric_check(options, ranks_of(options)) : STATUS_OK;
+    return options->numeric ? check_numeric(options, ranks_of(options)) : STATUS_OK;
 }

@@ -157,7 +157,7 @@ static void leave_to_progress(struct comm_channel *channel) {
     if (!has_work(channel)) return;
     if (!channel->active) comm->active_channel[comm->active_channel_count++] = channel;
     channel->active = true;
-    progress_thread_wake(comm);
+    comm_thread_wake(comm);
 }
 
 enum status comm_channels_progress(struct comm *comm) {

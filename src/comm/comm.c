@@ -118,7 +118,7 @@ enum status comm_open(const char *name, const struct comm_config *config, struct
     TRY(table->open(&rounded, &comm));
     enum status status = comm_begin(comm, &rounded);
     if (status == STATUS_OK && table->moves && comm->size > 1 && comm->threads)
-        status = progress_thread_start(comm);
+        status = comm_thread_start(comm);
     if (status != STATUS_OK)
         comm_close(&comm);
     else
@@ -146,7 +146,7 @@ void comm_close(struct comm **comm) {
     struct comm *old = *comm;
     *comm = NULL;
     if (!old) return;
-    progress_thread_stop(old);
+    comm_thread_stop(old);
     struct arena arena = old->arena;
     free(old->group);
     free(old->active);
@@ -181,7 +181,7 @@ uint64_t comm_sent_bytes(const struct comm *comm) {
 }
 
 int64_t comm_hidden_ns(struct comm *comm) {
-    return progress_thread_busy_ns(comm);
+    return comm_thread_busy_ns(comm);
 }
 
 /* --- groups -------------------------------------------------------------------------------- */
@@ -409,7 +409,7 @@ static enum status start(struct comm_request wanted, struct comm_request **out) 
     comm->sent_bytes += share_bytes(&wanted);
     struct comm_request *request = enqueue(&wanted);
     TRY(comm->failed = comm->ops->post(group));
-    progress_thread_wake(comm);
+    comm_thread_wake(comm);
     *out = request;
     return STATUS_OK;
 }

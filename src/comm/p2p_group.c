@@ -14,7 +14,7 @@
 
 #include "base/log.h"
 #include "comm/p2p.h"
-#include "comm/tree.h"
+#include "comm/tree_sum.h"
 
 static struct p2p_entry *entry_of(const struct comm_request *request) {
     return &p2p_group_of(request->group)->entry[request->sequence % P2P_IN_FLIGHT];
@@ -144,7 +144,7 @@ static void sum_headers(const struct comm_request *request, int64_t begin, int64
     float *term[request->group->count];
     for (int m = 0; m < request->group->count; m++)
         term[m] = (float *)(uintptr_t)header_of(request, m)->data;
-    tree_sum(term, request->group->count, begin, count, (float *)request->data + begin);
+    comm_tree_sum(term, request->group->count, begin, count, (float *)request->data + begin);
 }
 
 static void gather_headers(const struct comm_request *request) {

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "comm/p2p.h"
-#include "comm/tree.h"
+#include "comm/tree_sum.h"
 
 static bool reduces(const struct comm_request *request) {
     return request->kind == COMM_ALL_REDUCE || request->kind == COMM_REDUCE_SCATTER;
@@ -124,7 +124,7 @@ static void sum_block(const struct sum *sum, int begin, int end, int64_t count,
         const struct p2p_node *own = (*node)++;
         int64_t at = sum->piece.at + sum->in;
         if (state->leaf[begin]) {
-            tree_sum(state->leaf + begin, end - begin, at, count, out);
+            comm_tree_sum(state->leaf + begin, end - begin, at, count, out);
         } else {
             const float *part = end_of(sum, own->host)->staging[sum->window];
             memcpy(out, part + own->number * sum->piece.count + sum->in,
@@ -135,7 +135,7 @@ static void sum_block(const struct sum *sum, int begin, int end, int64_t count,
     while (2 * half < end - begin) half *= 2;
     sum_block(sum, begin, begin + half, count, node, left);
     sum_block(sum, begin + half, end, count, node, right);
-    tree_sum(both, 2, 0, count, out);
+    comm_tree_sum(both, 2, 0, count, out);
 }
 
 /* Leaves are read at `at` alone before it is written. */
@@ -161,8 +161,8 @@ static const float *make_parts(const struct comm_request *request, const struct 
     for (int i = 0; i < state->node_count; i++) {
         const struct p2p_node *node = &state->node[i];
         if (node->host != state->host[request->group->member]) continue;
-        tree_sum(state->leaf + node->begin, node->end - node->begin, piece.at, piece.count,
-                 out + node->number * piece.count);
+        comm_tree_sum(state->leaf + node->begin, node->end - node->begin, piece.at, piece.count,
+                      out + node->number * piece.count);
     }
     return out;
 }

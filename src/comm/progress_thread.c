@@ -23,40 +23,40 @@ struct progress_thread {
     int64_t busy_ns;
 };
 
-void progress_thread_lock(struct comm *comm) {
+void comm_thread_lock(struct comm *comm) {
     if (comm->progress_thread) pthread_mutex_lock(&comm->progress_thread->lock);
 }
 
-bool progress_thread_try_lock(struct comm *comm) {
+bool comm_thread_try_lock(struct comm *comm) {
     return !comm->progress_thread || pthread_mutex_trylock(&comm->progress_thread->lock) == 0;
 }
 
-void progress_thread_unlock(struct comm *comm) {
+void comm_thread_unlock(struct comm *comm) {
     if (comm->progress_thread) pthread_mutex_unlock(&comm->progress_thread->lock);
 }
 
-struct comm *progress_thread_guard(struct comm *comm) {
-    progress_thread_lock(comm);
+struct comm *comm_thread_guard(struct comm *comm) {
+    comm_thread_lock(comm);
     return comm;
 }
 
-void progress_thread_unguard(struct comm **comm) {
-    progress_thread_unlock(*comm);
+void comm_thread_unguard(struct comm **comm) {
+    comm_thread_unlock(*comm);
 }
 
-void progress_thread_wake(struct comm *comm) {
+void comm_thread_wake(struct comm *comm) {
     if (comm->progress_thread) pthread_cond_signal(&comm->progress_thread->posted);
 }
 
-void progress_thread_pause(struct comm *comm, bool pause) {
+void comm_thread_pause(struct comm *comm, bool pause) {
     if (!comm->progress_thread) return;
-    progress_thread_lock(comm);
+    comm_thread_lock(comm);
     comm->progress_thread->pause = pause;
-    if (!pause && comm_is_active(comm)) progress_thread_wake(comm);
-    progress_thread_unlock(comm);
+    if (!pause && comm_is_active(comm)) comm_thread_wake(comm);
+    comm_thread_unlock(comm);
 }
 
-int64_t progress_thread_busy_ns(struct comm *comm) {
+int64_t comm_thread_busy_ns(struct comm *comm) {
     if (!comm->progress_thread) return 0;
     PROGRESS_THREAD_GUARD(comm);
     return comm->progress_thread->busy_ns;
@@ -104,7 +104,7 @@ static void free_progress_thread(struct progress_thread *self) {
     free(self);
 }
 
-enum status progress_thread_start(struct comm *comm) {
+enum status comm_thread_start(struct comm *comm) {
     struct progress_thread *self = MEM_NEW(struct progress_thread);
     pthread_mutexattr_t attributes;
     pthread_mutexattr_init(&attributes);
@@ -121,7 +121,7 @@ enum status progress_thread_start(struct comm *comm) {
     return status;
 }
 
-void progress_thread_stop(struct comm *comm) {
+void comm_thread_stop(struct comm *comm) {
     struct progress_thread *self = comm->progress_thread;
     if (!self) return;
     pthread_mutex_lock(&self->lock);

@@ -22,28 +22,28 @@ struct comm;
 struct progress_thread;
 
 /* Local. Sets comm->progress_thread; the communicator must not be in use. */
-enum status progress_thread_start(struct comm *comm);
+enum status comm_thread_start(struct comm *comm);
 /* Local, blocking until the thread has ended. Accepts a communicator without one. */
-void progress_thread_stop(struct comm *comm);
+void comm_thread_stop(struct comm *comm);
 
 /* Local, for the rank's own thread; nothing where there is no progress thread. The lock may be
  * taken again by who has it. */
-void progress_thread_lock(struct comm *comm);
-bool progress_thread_try_lock(struct comm *comm);
-void progress_thread_unlock(struct comm *comm);
+void comm_thread_lock(struct comm *comm);
+bool comm_thread_try_lock(struct comm *comm);
+void comm_thread_unlock(struct comm *comm);
 /* The rank begins or ends to wait inside the communicator: the progress thread keeps out meanwhile.
  */
-void progress_thread_pause(struct comm *comm, bool pause);
+void comm_thread_pause(struct comm *comm, bool pause);
 /* Something was posted. The lock is held. */
-void progress_thread_wake(struct comm *comm);
+void comm_thread_wake(struct comm *comm);
 /* Time the progress thread has spent on moving data, since the start. */
-int64_t progress_thread_busy_ns(struct comm *comm);
+int64_t comm_thread_busy_ns(struct comm *comm);
 
 /* Holds the lock until the end of the block, however it is left. */
 #define PROGRESS_THREAD_GUARD(whose)                                                               \
-    __attribute__((cleanup(progress_thread_unguard), unused)) struct comm *guarded_ =              \
-        progress_thread_guard(whose)
-struct comm *progress_thread_guard(struct comm *comm);
-void progress_thread_unguard(struct comm **comm);
+    __attribute__((cleanup(comm_thread_unguard), unused)) struct comm *guarded_ =                  \
+        comm_thread_guard(whose)
+struct comm *comm_thread_guard(struct comm *comm);
+void comm_thread_unguard(struct comm **comm);
 
 #endif

@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "comm/tree.h"
+#include "comm/tree_sum.h"
 
 /* A chunk is large enough that claiming it costs nothing, and small enough to spread well. */
 enum { CHUNK_LEAST = 4096, CHUNK_MOST = 32768, CHUNKS_PER_MEMBER = 4 };
@@ -211,7 +211,7 @@ static void do_slice_chunk(const struct comm_request *request, const struct cut 
     if (count <= 0) return;
     at += begin;
     if (request->kind == COMM_REDUCE_SCATTER)
-        tree_sum(state->data, group->count, at, count, state->data[member] + at);
+        comm_tree_sum(state->data, group->count, at, count, state->data[member] + at);
     else
         spread(group, member, (size_t)at * sizeof(float), (size_t)count * sizeof(float));
 }
@@ -220,7 +220,7 @@ static void do_chunk(const struct comm_request *request, const struct cut *cut, 
     const struct comm_group *group = request->group;
     int64_t at = number * cut->chunk, count = smaller(cut->chunk, request->count - at);
     if (request->kind == COMM_ALL_REDUCE)
-        tree_sum_all(state_of(group)->data, group->count, at, count);
+        comm_tree_sum_all(state_of(group)->data, group->count, at, count);
     else if (request->kind == COMM_BROADCAST)
         spread(group, request->root, (size_t)at, (size_t)count);
     else

@@ -54,9 +54,9 @@ enum status comm_progress_now(struct comm *comm) {
 
 /* Where the progress thread holds the lock there is nothing to do. */
 enum status comm_progress(struct comm *comm) {
-    if (!progress_thread_try_lock(comm)) return STATUS_OK;
+    if (!comm_thread_try_lock(comm)) return STATUS_OK;
     enum status status = comm_progress_now(comm);
-    progress_thread_unlock(comm);
+    comm_thread_unlock(comm);
     return status;
 }
 
@@ -162,12 +162,12 @@ enum status comm_test(struct comm_request **request, bool *done) {
 enum status comm_wait(struct comm_request **request) {
     struct comm_request *asked = *request;
     if (!asked) return STATUS_OK;
-    progress_thread_pause(asked->comm, true);
+    comm_thread_pause(asked->comm, true);
     enum status status = asked->done ? STATUS_OK : await(asked);
     if (status == STATUS_OK)
         give_back(request);
     else
         *request = NULL; /* its memory lives until the close */
-    progress_thread_pause(asked->comm, false);
+    comm_thread_pause(asked->comm, false);
     return status;
 }

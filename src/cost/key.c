@@ -14,9 +14,9 @@ static void put_shape(FILE *out, const struct shape *shape) {
 }
 
 /* "64x128 10x128 10" or "plain aBcd16b plain": a word for each input, then for each output. A
- * layout of another type than f32 says so: "bf16:plain". */
+ * layout of a narrow type says so: "bf16:plain". */
 static void put_layout(FILE *out, const struct layout *layout) {
-    if (layout && layout->type.dtype == DTYPE_BF16)
+    if (layout && dtype_is_narrow(layout->type.dtype))
         fprintf(out, "%s:", dtype_name(layout->type.dtype));
     fputs(layout ? layout->text : "-", out);
 }

@@ -133,7 +133,7 @@ static bool is_channels(int64_t dim) {
 }
 
 /* The last dimension is taken for channels where it looks like them and the second does not. */
-static bool is_nhwc(const struct shape *x, enum array_layout layout) {
+static bool is_nhwc(const struct shape *x, enum array_order layout) {
     if (x->rank != 4 || layout != LAYOUT_AUTO) return x->rank == 4 && layout == LAYOUT_NHWC;
     return is_channels(x->dim[3]) && !is_channels(x->dim[1]);
 }

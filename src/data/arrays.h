@@ -17,7 +17,7 @@
 /* In the order of the splits: x and y of SPLIT_TRAIN, then of SPLIT_TEST. */
 enum array_role { ARRAY_X, ARRAY_Y, ARRAY_TEST_X, ARRAY_TEST_Y, ARRAY_ROLES };
 
-enum array_layout { LAYOUT_AUTO, LAYOUT_NCHW, LAYOUT_NHWC };
+enum array_order { LAYOUT_AUTO, LAYOUT_NCHW, LAYOUT_NHWC };
 
 /* What stood behind the data set's name: "PATH,key=value,...". */
 struct array_spec {
@@ -25,7 +25,7 @@ struct array_spec {
     const char *path;
     const char *name[ARRAY_ROLES];
     bool needed[ARRAY_ROLES]; /* it must be there */
-    enum array_layout layout;
+    enum array_order layout;
     int64_t classes;   /* 0: from the labels */
     float *mean, *std; /* owned; NULL: not given */
     int mean_count, std_count;

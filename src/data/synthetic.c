@@ -105,7 +105,7 @@ static void describe(const struct synthetic *state, struct dataset *out) {
     if (state->kind == TOKENS)
         token_fields(state->seq, state->predictions, state->vocab, out);
     else if (state->kind == TEXT)
-        text_fields(state->seq, state->vocab, out);
+        token_text_fields(state->seq, state->vocab, out);
     else
         image_fields(state->channels, state->size, state->size, state->classes, out);
     out->count[SPLIT_TRAIN] = state->count;

@@ -20,7 +20,7 @@ void token_fields(int64_t seq, int64_t predictions, int64_t vocab, struct datase
     out->classes = 2;
 }
 
-void text_fields(int64_t seq, int64_t vocab, struct dataset *out) {
+void token_text_fields(int64_t seq, int64_t vocab, struct dataset *out) {
     const struct field fields[] = {
         {"input_ids", DTYPE_I32, SHAPE(seq), false, vocab},
         {"next_ids", DTYPE_I32, SHAPE(seq), true, vocab},

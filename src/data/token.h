@@ -18,7 +18,7 @@ struct token_row {
 void token_fields(int64_t seq, int64_t predictions, int64_t vocab, struct dataset *out);
 /* Local. The same for a row of text: "input_ids" [T] and the label "next_ids" [T], each token's
  * successor. */
-void text_fields(int64_t seq, int64_t vocab, struct dataset *out);
+void token_text_fields(int64_t seq, int64_t vocab, struct dataset *out);
 /* Local. The outputs of a read, by name. */
 struct token_row token_row(void *const out[]);
 

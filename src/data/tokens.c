@@ -142,7 +142,7 @@ static enum status tokens_open(const char *argument, const struct dataset_config
         free_state(state);
         return status;
     }
-    text_fields(state->seq, (int64_t)state->header[0].vocab, out);
+    token_text_fields(state->seq, (int64_t)state->header[0].vocab, out);
     out->bytes = sizeof *state;
     out->content_hash = (uint64_t)state->seq;
     for (int split = 0; split < SPLIT_COUNT; split++) {

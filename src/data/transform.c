@@ -36,7 +36,7 @@ static int axis_taps(int in, int full) {
     return scale > 1 ? (int)ceil(scale) * 2 + 1 : 3;
 }
 
-static void axis_take(struct piece *piece, struct axis *axis) {
+static void axis_take(struct piece *piece, struct resized_axis *axis) {
     size_t out = (size_t)axis->out;
     axis->first = take(piece, out * sizeof *axis->first);
     axis->count = take(piece, out * sizeof *axis->count);
@@ -75,7 +75,7 @@ static double triangle(double x) {
 }
 
 /* PIL's arithmetic, in its order. Sums are taken twice rather than kept. */
-static void axis_fill(struct axis *axis, int in, int at, int i, double scale) {
+static void axis_fill(struct resized_axis *axis, int in, int at, int i, double scale) {
     double stretch = scale > 1 ? scale : 1, centre = (at + 0.5) * scale, sum = 0;
     int first = (int)(centre - stretch + 0.5), last = (int)(centre + stretch + 0.5);
     if (first < 0) first = 0;
@@ -91,7 +91,7 @@ static void axis_fill(struct axis *axis, int in, int at, int i, double scale) {
     axis->count[i] = last - first;
 }
 
-static void axis_make(struct axis *axis, int in, int full, int from) {
+static void axis_make(struct resized_axis *axis, int in, int full, int from) {
     axis->same = in == full;
     for (int i = 0; i < axis->out; i++) {
         if (axis->same)
@@ -101,7 +101,7 @@ static void axis_make(struct axis *axis, int in, int full, int from) {
     }
 }
 
-static int axis_end(const struct axis *axis) {
+static int axis_end(const struct resized_axis *axis) {
     return axis->first[axis->out - 1] + axis->count[axis->out - 1];
 }
 
@@ -139,8 +139,8 @@ typedef int32_t words4 __attribute__((vector_size(16)));
 /* `in` are `count` pixels of the window from the first that is needed on, `wide` room for them as
  * words: widened once, a pixel is one load of every sum that it is in. */
 VECTOR_CLONES
-static void resize_row(const struct axis *axis, const unsigned char *in, int count, int32_t *wide,
-                       int32_t *sums, unsigned char *out) {
+static void resize_row(const struct resized_axis *axis, const unsigned char *in, int count,
+                       int32_t *wide, int32_t *sums, unsigned char *out) {
 #pragma omp simd
     for (int i = 0; i < count * PIXEL_BYTES; i++) wide[i] = in[i];
     for (int i = 0; i < axis->out; i++) {

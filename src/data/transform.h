@@ -27,7 +27,7 @@ struct view {
 
 /* One direction: output i is the sum over k < count[i] of in[first[i] + k] * weight[i * taps + k].
  */
-struct axis {
+struct resized_axis {
     int out, taps;
     int *first, *count;
     int32_t *weight;
@@ -36,7 +36,7 @@ struct axis {
 
 struct transform {
     struct view view;
-    struct axis x, y;
+    struct resized_axis x, y;
     /* Rows and columns of the picture that are read: [first_row, end_row), [first_column,
      * end_column).
      */

@@ -44,7 +44,7 @@ static bool node_is_bad(void *context, const struct runnable *runnable, int slot
     const struct node *node = &graph->nodes[n];
     for (int i = 0; i < node->out_count; i++) {
         const struct value *value = &graph->values[node->out[i]];
-        bool real = value->type.dtype == DTYPE_F32 || value->type.dtype == DTYPE_BF16;
+        bool real = value->type.dtype == DTYPE_F32 || dtype_is_narrow(value->type.dtype);
         if (!real || !value->layout) continue;
         const struct store *store = search->engine->store;
         void *address = runnable->slot[slot].address[node->out[i]];

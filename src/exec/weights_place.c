@@ -57,7 +57,7 @@ bool weights_find(const struct shards *file, const struct store_item *item,
 
 /* f32 takes what the other floating-point types hold; anything else must be of the type itself. */
 static bool converts(enum dtype from, enum dtype to) {
-    bool floating = from == DTYPE_F16 || from == DTYPE_BF16 || from == DTYPE_F64;
+    bool floating = dtype_is_narrow(from) || from == DTYPE_F64;
     return from == to || (to == DTYPE_F32 && floating);
 }
 

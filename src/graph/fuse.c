@@ -1,74 +1,60 @@
 /* Fusion: one kernel for what would be several passes over memory.
  *
- * Each row of `fusions` names a first and a second operation; where the second is the only reader
- * of the first's output, the pair becomes one node. All patterns here are pairs, so one loop serves
- * them (batch norm, sum and relu are two); a fused operation's gradient rule is its own. relu and
- * tanh go back through the output. gelu needs its input, so a linear layer in training makes both.
- * In bf16 that pair stays two: gelu is applied to what was rounded. */
+ * Each operation says which activations, and which other operation, it can do the work of
+ * (op_def.fuses). Where such a second operation is the only reader of the first's output, the pair
+ * becomes one node. All fusions are of pairs, so one loop serves them (batch norm, sum and relu are
+ * two); a fused operation's gradient rule is its own. The gradient of relu and tanh is made from
+ * the output. gelu's and silu's need the input, so a linear layer in training makes both. In bf16
+ * that pair stays two: the function is applied to what was rounded. */
 #include <stdlib.h>
 
 #include "base/log.h"
 #include "graph/edit.h"
 
-struct fusion {
-    enum op first, second, fused;
-    enum activation activation; /* set on the fused node */
-};
-
-static const struct fusion fusions[] = {
-    {OP_CONV2D, OP_RELU, OP_CONV2D, ACTIVATION_RELU},
-    {OP_CONV2D, OP_TANH, OP_CONV2D, ACTIVATION_TANH},
-    {OP_LINEAR, OP_RELU, OP_LINEAR, ACTIVATION_RELU},
-    {OP_LINEAR, OP_TANH, OP_LINEAR, ACTIVATION_TANH},
-    {OP_LINEAR, OP_GELU, OP_LINEAR, ACTIVATION_GELU},
-    {OP_LINEAR, OP_GELU_TANH, OP_LINEAR, ACTIVATION_GELU_TANH},
-    {OP_BATCH_NORM, OP_RELU, OP_BATCH_NORM, ACTIVATION_RELU},
-    {OP_BATCH_NORM_APPLY, OP_RELU, OP_BATCH_NORM_APPLY, ACTIVATION_RELU},
-    {OP_BATCH_NORM_EVAL, OP_RELU, OP_BATCH_NORM_EVAL, ACTIVATION_RELU},
-    {OP_BATCH_NORM, OP_ADD, OP_BATCH_NORM, ACTIVATION_NONE},
-    {OP_BATCH_NORM_APPLY, OP_ADD, OP_BATCH_NORM_APPLY, ACTIVATION_NONE},
-    {OP_BATCH_NORM_EVAL, OP_ADD, OP_BATCH_NORM_EVAL, ACTIVATION_NONE},
-    {OP_ADD, OP_RELU, OP_ADD, ACTIVATION_RELU},
-    {OP_LOG_SOFTMAX, OP_NLL, OP_CROSS_ENTROPY, ACTIVATION_NONE},
-};
-
-static const struct fusion *fusion_of(const struct node *first, const struct node *second) {
-    for (size_t i = 0; i < sizeof fusions / sizeof fusions[0]; i++) {
-        if (fusions[i].first == first->op && fusions[i].second == second->op &&
-            first->attrs.activation == ACTIVATION_NONE &&
-            second->attrs.activation == ACTIVATION_NONE)
-            return &fusions[i];
-    }
-    return NULL;
+/* What the two are together, and the activation of that. False where they are not fused. */
+static bool fusion_of(const struct node *first, const struct node *second, enum op *fused,
+                      enum activation *activation) {
+    const struct op_fusion *fuses = &op_def(first->op)->fuses;
+    const struct op_function *function = op_def(second->op)->function;
+    if (first->attrs.activation != ACTIVATION_NONE || second->attrs.activation != ACTIVATION_NONE)
+        return false;
+    bool activates = function && second->op != function->backward;
+    *activation = activates ? function->activation : ACTIVATION_NONE;
+    *fused = activates ? first->op : fuses->becomes;
+    return activates ? fuses->activations >> *activation & 1
+                     : fuses->becomes && fuses->with == second->op;
 }
 
 /* The node that does the work of both: it reads what both read beyond the value between them. False
- * where the fused operation does not take that (batch norm adds one residual, of x's shape). */
+ * where they are not fused, or where the fused operation does not take that (batch norm adds one
+ * residual, of x's shape). */
 static bool fused_node(const struct graph *graph, const struct node *first,
-                       const struct node *second, const struct fusion *fusion, struct node *out,
-                       struct op_call *call) {
+                       const struct node *second, struct node *out, struct op_call *call) {
     char why[256];
+    enum op fused;
+    enum activation activation;
     *out = *first;
+    if (!fusion_of(first, second, &fused, &activation)) return false;
     if (first->in_count + second->in_count - 1 > OP_MAX_IN) return false;
-    if (fusion->fused != first->op) out->attrs = second->attrs;
+    if (fused != first->op) out->attrs = second->attrs;
     for (int i = 0; i < second->in_count; i++)
         if (second->in[i] != first->out[0]) out->in[out->in_count++] = second->in[i];
-    out->op = fusion->fused;
-    out->attrs.activation = fusion->activation;
-    bool gelu = activation_is_gelu(fusion->activation);
-    if (gelu && graph->dtype != DTYPE_F32) return false;
-    out->attrs.saves = gelu && graph->training;
+    out->op = fused;
+    out->attrs.activation = activation;
+    bool saves = activation_needs_input(activation);
+    if (saves && dtype_is_narrow(graph->dtype)) return false;
+    out->attrs.saves = saves && graph->training;
     *call = graph_call(graph, out);
     return op_infer(call, why, sizeof why) == STATUS_OK;
 }
 
 /* It stands where the first one stood and makes the second one's output first. Outputs the fused
  * operation has beyond that (a mask, say) become new values. */
-static bool merge(struct graph *graph, int first_id, int second_id, const struct fusion *fusion) {
+static bool merge(struct graph *graph, int first_id, int second_id) {
     const struct node *second = &graph->nodes[second_id];
     struct node fused;
     struct op_call call;
-    if (!fused_node(graph, &graph->nodes[first_id], second, fusion, &fused, &call)) return false;
+    if (!fused_node(graph, &graph->nodes[first_id], second, &fused, &call)) return false;
     fused.out[0] = second->out[0];
     for (int i = fused.out_count; i < call.out_count; i++)
         fused.out[i] = edit_value(graph, fused.name, VALUE_LOCAL, &call.out[i]);
@@ -90,9 +76,8 @@ static bool merge_back(struct graph *graph, int second_id, int in) {
     const struct node *second = &graph->nodes[second_id];
     int value = second->in[in], first_id = graph->values[value].producer;
     if (first_id < 0 || graph->nodes[first_id].out[0] != value) return false;
-    const struct fusion *fusion = fusion_of(&graph->nodes[first_id], second);
-    return fusion && edit_consumers(graph, value) == 1 && is_ready(graph, first_id, second, in) &&
-           merge(graph, first_id, second_id, fusion);
+    return edit_consumers(graph, value) == 1 && is_ready(graph, first_id, second, in) &&
+           merge(graph, first_id, second_id);
 }
 
 /* No cut between losses: their labels are counted, and their sums read, on one stage, the last. */

@@ -12,7 +12,7 @@
 
 static bool stays_behind(const struct node *node, const struct node *layer) {
     unsigned flags = op_def(node->op)->flags;
-    return flags & (OP_VIEW | OP_SIDE_EFFECT) || node->op == OP_DROPOUT ||
+    return flags & (OP_VIEW | OP_SIDE_EFFECT | OP_TRAILS) ||
            (layer && strcmp(node->name, layer->name) == 0);
 }
 

@@ -16,9 +16,9 @@ static void add_node(const struct graph *graph, const struct node *node, struct 
     text_table_cell(table, "%s", op_def(node->op)->name);
     text_table_cell(table, "%s", op_attrs_text(&call, attrs));
     text_table_cell(table, "%s", result ? shape_text(&result->type.shape, shape) : "-");
-    bool narrow = result && result->type.dtype == DTYPE_BF16;
-    text_table_cell(table, "%s%s", narrow ? "bf16:" : "",
-                    result && result->layout ? result->layout->text : "-");
+    bool narrow = result && dtype_is_narrow(result->type.dtype);
+    text_table_cell(table, "%s%s%s", narrow ? dtype_name(result->type.dtype) : "",
+                    narrow ? ":" : "", result && result->layout ? result->layout->text : "-");
     text_table_cell(table, "%.3f", cost.flops * 1e-6);
     text_table_cell(table, "%s", node->kernel ? node->kernel->name : "view");
 }

@@ -5,10 +5,10 @@
 #include "base/status.h"
 #include "launch/identity.h"
 
-enum init_kind { INIT_NONE, INIT_TCP, INIT_FILE };
+enum init_form { INIT_NONE, INIT_TCP, INIT_FILE };
 
 struct init {
-    enum init_kind kind;
+    enum init_form kind;
     char host[256]; /* TCP: a name or address, without brackets */
     int port;
     char path[1024]; /* FILE: absolute */

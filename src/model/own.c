@@ -195,6 +195,10 @@ stretto_value stretto_tanh(struct stretto_graph *own, const char *name, stretto_
     return has(own, name, x, 0) ? graph_tanh(own->graph, name, x) : NO_VALUE;
 }
 
+stretto_value stretto_silu(struct stretto_graph *own, const char *name, stretto_value x) {
+    return has(own, name, x, 0) ? graph_op(own->graph, name, OP_SILU, NULL, 1, &x) : NO_VALUE;
+}
+
 stretto_value stretto_softmax(struct stretto_graph *own, const char *name, stretto_value x) {
     return has(own, name, x, 1) ? graph_softmax(own->graph, name, x) : NO_VALUE;
 }

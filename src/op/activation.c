@@ -1,5 +1,5 @@
 /* Elementwise functions and dropout. The gradients of relu and tanh are made from their output,
- * those of gelu from its input; all may overwrite their first operand.
+ * those of gelu and silu from their input; all may overwrite their first operand.
  *
  * Dropout asks for each element of each sample a random number keyed by (sample's key, place in the
  * graph, element), so what is dropped depends neither on the batch a sample sits in nor on who
@@ -27,30 +27,37 @@ static enum status unary_bwd_infer(struct op_call *call, char *why, size_t why_b
     return STATUS_OK;
 }
 
-/* An error function or tanh is counted as ten operations. */
+/* An error function, tanh or exponential is counted as ten operations. */
 static struct op_cost transcendental_cost(const struct op_call *call) {
     return op_cost_of(call, 10 * (double)shape_count(&call->out[0].shape));
 }
 
-static void grad_with(struct op_grad *grad, enum op op, int saved) {
+static void function_grad(struct op_grad *grad) {
+    const struct op_function *function = op_def(grad->call->op)->function;
     if (!op_grad_begin(grad) || !grad->need[0]) return;
-    grad->d_in[0] = op_emit(grad, op, NULL, OP_HALF_I, 2, (int[]){grad->d_out[0], saved});
+    int kept = function->from_input ? grad->in[0] : grad->out[0];
+    grad->d_in[0] =
+        op_emit(grad, function->backward, NULL, OP_HALF_I, 2, (int[]){grad->d_out[0], kept});
 }
 
-static void map(const struct op_call *call, void *const in[], void *const out[],
-                double (*function)(double)) {
+static void function_run(const struct op_call *call, void *const in[], void *const out[],
+                         void *scratch) {
+    const struct op_function *function = op_def(call->op)->function;
     const float *x = in[0];
     float *y = out[0];
     int64_t count = shape_count(&call->in[0].shape);
-    for (int64_t i = 0; i < count; i++) y[i] = (float)function(x[i]);
+    (void)scratch;
+    for (int64_t i = 0; i < count; i++) y[i] = (float)function->value(x[i]);
 }
 
-static void map_bwd(const struct op_call *call, void *const in[], void *const out[],
-                    double (*gradient)(double dy, double saved)) {
-    const float *dy = in[0], *saved = in[1];
+static void function_bwd_run(const struct op_call *call, void *const in[], void *const out[],
+                             void *scratch) {
+    const struct op_function *function = op_def(call->op)->function;
+    const float *dy = in[0], *kept = in[1];
     float *dx = out[0];
     int64_t count = shape_count(&call->in[0].shape);
-    for (int64_t i = 0; i < count; i++) dx[i] = (float)gradient(dy[i], saved[i]);
+    (void)scratch;
+    for (int64_t i = 0; i < count; i++) dx[i] = (float)function->gradient(dy[i], kept[i]);
 }
 
 /* --- the functions and their gradients --- */
@@ -61,7 +68,7 @@ static const double inverse_sqrt_two_pi = 0.39894228040143267794;
 static const double gelu_cubic = 0.044715;
 
 static double relu(double x) {
-    return op_activate(ACTIVATION_RELU, x);
+    return x < 0 ? 0 : x; /* NaN stays NaN */
 }
 
 /* As torch: nothing passes below zero, not even a NaN, and everything above a NaN. */
@@ -73,7 +80,7 @@ static double tanh_gradient(double dy, double y) {
     return dy * (1 - y * y);
 }
 
-double op_gelu_of(double x) {
+static double gelu(double x) {
     return x * 0.5 * (1 + erf(x * sqrt_half));
 }
 
@@ -82,7 +89,7 @@ static double gelu_gradient(double dy, double x) {
     return dy * slope;
 }
 
-double op_gelu_tanh_of(double x) {
+static double gelu_tanh(double x) {
     return 0.5 * x * (1 + tanh(sqrt_two_over_pi * (x + gelu_cubic * x * x * x)));
 }
 
@@ -92,31 +99,46 @@ static double gelu_tanh_gradient(double dy, double x) {
     return dy * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner);
 }
 
-/* An operation of the family: its kernel, its gradient's kernel, and what that needs saved (in or
- * out). */
-#define ELEMENTWISE(name, NAME, cost_function, function, gradient, saved)                          \
-    static void name##_grad(struct op_grad *grad) {                                                \
-        grad_with(grad, OP_##NAME##_BWD, grad->saved[0]);                                          \
-    }                                                                                              \
-    static void name##_run(const struct op_call *call, void *const in[], void *const out[],        \
-                           void *scratch) {                                                        \
-        (void)scratch;                                                                             \
-        map(call, in, out, function);                                                              \
-    }                                                                                              \
-    static void name##_bwd_run(const struct op_call *call, void *const in[], void *const out[],    \
-                               void *scratch) {                                                    \
-        (void)scratch;                                                                             \
-        map_bwd(call, in, out, gradient);                                                          \
-    }                                                                                              \
-    const struct op_def op_##name = {#name,       OP_IN_PLACE, unary_infer, cost_function,         \
-                                     name##_grad, name##_run,  NULL};                              \
-    const struct op_def op_##name##_bwd = {                                                        \
-        #name "_bwd", OP_IN_PLACE, unary_bwd_infer, cost_function, NULL, name##_bwd_run, NULL};
+static double silu(double x) {
+    return x / (1 + exp(-x));
+}
 
-ELEMENTWISE(relu, RELU, op_cost_elementwise, relu, relu_gradient, out)
-ELEMENTWISE(gelu, GELU, transcendental_cost, op_gelu_of, gelu_gradient, in)
-ELEMENTWISE(gelu_tanh, GELU_TANH, transcendental_cost, op_gelu_tanh_of, gelu_tanh_gradient, in)
-ELEMENTWISE(tanh, TANH, transcendental_cost, tanh, tanh_gradient, out)
+static double silu_gradient(double dy, double x) {
+    double gate = 1 / (1 + exp(-x));
+    return dy * gate * (1 + x * (1 - gate));
+}
+
+/* The two operations of a function: `kept` is what the gradient is made from, input or output. */
+#define FUNCTION(lower, UPPER, cost_function, kept)                                                \
+    static const struct op_function lower##_function = {ACTIVATION_##UPPER, OP_##UPPER##_BWD,      \
+                                                        kept, lower, lower##_gradient};            \
+    const struct op_def op_##lower = {                                                             \
+        .name = #lower,                                                                            \
+        .flags = OP_IN_PLACE,                                                                      \
+        .infer = unary_infer,                                                                      \
+        .cost = cost_function,                                                                     \
+        .grad = function_grad,                                                                     \
+        .run = function_run,                                                                       \
+        .narrow_out = OP_FIRST(1),                                                                 \
+        .function = &lower##_function,                                                             \
+    };                                                                                             \
+    const struct op_def op_##lower##_bwd = {                                                       \
+        .name = #lower "_bwd",                                                                     \
+        .flags = OP_IN_PLACE,                                                                      \
+        .infer = unary_bwd_infer,                                                                  \
+        .cost = cost_function,                                                                     \
+        .run = function_bwd_run,                                                                   \
+        .narrow_out = OP_FIRST(1),                                                                 \
+        .function = &lower##_function,                                                             \
+    };
+#define OUTPUT false
+#define INPUT true
+
+FUNCTION(relu, RELU, op_cost_elementwise, OUTPUT)
+FUNCTION(gelu, GELU, transcendental_cost, INPUT)
+FUNCTION(gelu_tanh, GELU_TANH, transcendental_cost, INPUT)
+FUNCTION(tanh, TANH, transcendental_cost, OUTPUT)
+FUNCTION(silu, SILU, transcendental_cost, INPUT)
 
 /* --- dropout --- */
 
@@ -160,11 +182,17 @@ static void dropout_run(const struct op_call *call, void *const in[], void *cons
     }
 }
 
+static void dropout_text(const struct op_call *call, struct op_line *line) {
+    op_say(line, "p %g", (double)call->attrs.dropout.probability);
+}
+
 const struct op_def op_dropout = {
     .name = "dropout",
-    .flags = OP_IN_PLACE,
+    .flags = OP_IN_PLACE | OP_TRAILS,
     .infer = dropout_infer,
     .cost = dropout_cost,
     .grad = dropout_grad,
     .run = dropout_run,
+    .narrow_out = OP_FIRST(1),
+    .text = dropout_text,
 };

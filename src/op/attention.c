@@ -292,18 +292,34 @@ static void attention_bwd_run(const struct op_call *call, void *const in[], void
         }
 }
 
+static void attention_text(const struct op_call *call, struct op_line *line) {
+    const struct op_attrs *attrs = &call->attrs;
+    op_say(line, "%d head%s", attrs->attention.heads, attrs->attention.heads == 1 ? "" : "s");
+    if (attrs->attention.masked) op_say(line, "masked");
+    if (attrs->attention.causal) op_say(line, "causal");
+    if (attrs->attention.dropout > 0) op_say(line, "dropout %g", (double)attrs->attention.dropout);
+}
+
 const struct op_def op_attention = {
     .name = "attention",
+    .flags = OP_PRODUCT,
     .infer = attention_infer,
     .cost = attention_cost,
     .grad = attention_grad,
     .run = attention_run,
+    .narrow_out = OP_FIRST(2),
+    .narrow_in = OP_FIRST(3),
+    .text = attention_text,
 };
 
 const struct op_def op_attention_bwd = {
     .name = "attention_bwd",
+    .flags = OP_PRODUCT,
     .infer = attention_bwd_infer,
     .cost = attention_bwd_cost,
     .run = attention_bwd_run,
     .scratch_bytes = attention_bwd_scratch,
+    .narrow_out = OP_FIRST(3),
+    .narrow_in = OP_FIRST(5),
+    .text = attention_text,
 };

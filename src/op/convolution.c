@@ -276,25 +276,47 @@ static void conv2d_bwd_weight_run(const struct op_call *call, void *const in[], 
     }
 }
 
+static void conv_text(const struct op_call *call, struct op_line *line) {
+    const struct shape *w =
+        call->op == OP_CONV2D_BWD_WEIGHT ? &call->attrs.like : &call->in[1].shape;
+    op_say(line, "%lldx%lld", (long long)w->dim[2], (long long)w->dim[3]);
+    op_say_pair(line, "stride", call->attrs.conv.stride, 1);
+    op_say_pair(line, "pad", call->attrs.conv.pad, 0);
+    op_say_pair(line, "dilation", call->attrs.conv.dilation, 1);
+    if (call->attrs.conv.groups != 1) op_say(line, "groups %d", call->attrs.conv.groups);
+}
+
 const struct op_def op_conv2d = {
     .name = "conv2d",
+    .flags = OP_PRODUCT,
     .infer = conv2d_infer,
     .cost = conv2d_cost,
     .grad = conv2d_grad,
     .run = conv2d_run,
+    .narrow_out = OP_FIRST(1),
+    .narrow_in = OP_FIRST(2),
+    .fuses = {.activations = OP_ACTIVATION(RELU) | OP_ACTIVATION(TANH)},
+    .text = conv_text,
 };
 
 const struct op_def op_conv2d_bwd_data = {
     .name = "conv2d_bwd_data",
+    .flags = OP_PRODUCT,
     .infer = conv2d_bwd_data_infer,
     .cost = conv2d_bwd_data_cost,
     .run = conv2d_bwd_data_run,
     .scratch_bytes = conv2d_bwd_data_scratch,
+    .narrow_out = OP_FIRST(1),
+    .narrow_in = OP_FIRST(2),
+    .text = conv_text,
 };
 
 const struct op_def op_conv2d_bwd_weight = {
     .name = "conv2d_bwd_weight",
+    .flags = OP_PRODUCT,
     .infer = conv2d_bwd_weight_infer,
     .cost = conv2d_bwd_weight_cost,
     .run = conv2d_bwd_weight_run,
+    .narrow_in = OP_FIRST(2),
+    .text = conv_text,
 };

@@ -153,6 +153,7 @@ const struct op_def op_embedding = {
     .cost = gather_cost,
     .grad = embedding_grad,
     .run = embedding_run,
+    .narrow_out = OP_FIRST(1),
 };
 
 const struct op_def op_embedding_bwd = {
@@ -168,6 +169,7 @@ const struct op_def op_gather_rows = {
     .cost = gather_cost,
     .grad = gather_rows_grad,
     .run = gather_rows_run,
+    .narrow_out = OP_FIRST(1),
 };
 
 const struct op_def op_gather_rows_bwd = {
@@ -175,4 +177,5 @@ const struct op_def op_gather_rows_bwd = {
     .infer = gather_rows_bwd_infer,
     .cost = scatter_cost,
     .run = gather_rows_bwd_run,
+    .narrow_out = OP_FIRST(1),
 };

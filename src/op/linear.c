@@ -30,7 +30,8 @@ static enum status linear_infer(struct op_call *call, char *why, size_t why_byte
     static const struct op_operand operands[] = {
         {"x", DTYPE_F32, 1, SHAPE_MAX_RANK}, {"w", DTYPE_F32, 2, 2}, {"b", DTYPE_F32, 1, 1}};
     TRY(op_operands(call, operands, 2, 3, why, why_bytes));
-    if (!activation_is_gelu(call->attrs.activation)) TRY(op_activation_known(call, why, why_bytes));
+    if ((unsigned)call->attrs.activation >= ACTIVATION_COUNT)
+        MISFIT("activation %d is unknown", (int)call->attrs.activation);
     const struct shape *x = &call->in[0].shape, *w = &call->in[1].shape;
     if (op_columns(x) != w->dim[w_in(call)])
         MISFIT("x is %s, w is %s: x's last dimension must be w's %s", TEXT(*x), TEXT(*w),
@@ -73,10 +74,10 @@ static enum status linear_bwd_weight_infer(struct op_call *call, char *why, size
 
 static struct op_cost linear_cost(const struct op_call *call) {
     double rows = (double)op_rows(&call->in[0].shape);
-    double gelu = activation_is_gelu(call->attrs.activation)
-                      ? 10 * (double)shape_count(&call->out[0].shape)
-                      : 0;
-    return op_cost_of(call, 2 * rows * (double)shape_count(&call->in[1].shape) + gelu);
+    double after = activation_needs_input(call->attrs.activation)
+                       ? 10 * (double)shape_count(&call->out[0].shape)
+                       : 0;
+    return op_cost_of(call, 2 * rows * (double)shape_count(&call->in[1].shape) + after);
 }
 
 static struct op_cost linear_bwd_weight_cost(const struct op_call *call) {
@@ -254,32 +255,52 @@ static void matmul_run(const struct op_call *call, void *const in[], void *const
             }
 }
 
+static void matmul_text(const struct op_call *call, struct op_line *line) {
+    const struct op_attrs *attrs = &call->attrs;
+    if (attrs->matmul.transpose_a) op_say(line, "a transposed");
+    if (attrs->matmul.transpose_b) op_say(line, "b transposed");
+    if (attrs->matmul.scale != 1) op_say(line, "scale %g", (double)attrs->matmul.scale);
+}
+
 const struct op_def op_linear = {
     .name = "linear",
+    .flags = OP_PRODUCT,
     .infer = linear_infer,
     .cost = linear_cost,
     .grad = linear_grad,
     .run = linear_run,
+    .narrow_out = OP_FIRST(2),
+    .narrow_in = OP_FIRST(2),
+    .fuses = {.activations = OP_ACTIVATION_ANY},
 };
 
 const struct op_def op_linear_bwd_data = {
     .name = "linear_bwd_data",
+    .flags = OP_PRODUCT,
     .infer = linear_bwd_data_infer,
     .cost = linear_cost,
     .run = linear_bwd_data_run,
+    .narrow_out = OP_FIRST(1),
+    .narrow_in = OP_FIRST(2),
 };
 
 const struct op_def op_linear_bwd_weight = {
     .name = "linear_bwd_weight",
+    .flags = OP_PRODUCT,
     .infer = linear_bwd_weight_infer,
     .cost = linear_bwd_weight_cost,
     .run = linear_bwd_weight_run,
+    .narrow_in = OP_FIRST(2),
 };
 
 const struct op_def op_matmul = {
     .name = "matmul",
+    .flags = OP_PRODUCT,
     .infer = matmul_infer,
     .cost = matmul_cost,
     .grad = matmul_grad,
     .run = matmul_run,
+    .narrow_out = OP_FIRST(1),
+    .narrow_in = OP_FIRST(2),
+    .text = matmul_text,
 };

@@ -359,6 +359,8 @@ const struct op_def op_batch_norm = {
     .cost = batch_norm_cost,
     .grad = batch_norm_grad,
     .run = batch_norm_run,
+    .narrow_out = OP_FIRST(1),
+    .fuses = {OP_ACTIVATION(RELU), .with = OP_ADD, .becomes = OP_BATCH_NORM},
 };
 
 const struct op_def op_batch_norm_bwd = {
@@ -366,6 +368,7 @@ const struct op_def op_batch_norm_bwd = {
     .infer = batch_norm_bwd_infer,
     .cost = batch_norm_bwd_cost,
     .run = batch_norm_bwd_run,
+    .narrow_out = OP_FIRST(1) | OP_AT(3),
 };
 
 const struct op_def op_batch_norm_eval = {
@@ -374,6 +377,8 @@ const struct op_def op_batch_norm_eval = {
     .infer = batch_norm_eval_infer,
     .cost = batch_norm_eval_cost,
     .run = batch_norm_eval_run,
+    .narrow_out = OP_FIRST(1),
+    .fuses = {OP_ACTIVATION(RELU), .with = OP_ADD, .becomes = OP_BATCH_NORM_EVAL},
 };
 
 const struct op_def op_batch_norm_track = {
@@ -389,6 +394,7 @@ const struct op_def op_layer_norm = {
     .cost = batch_norm_cost,
     .grad = layer_norm_grad,
     .run = layer_norm_run,
+    .narrow_out = OP_FIRST(1),
 };
 
 const struct op_def op_layer_norm_bwd = {
@@ -397,4 +403,5 @@ const struct op_def op_layer_norm_bwd = {
     .cost = batch_norm_bwd_cost,
     .run = layer_norm_bwd_run,
     .scratch_bytes = layer_norm_bwd_scratch,
+    .narrow_out = OP_FIRST(1),
 };

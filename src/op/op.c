@@ -4,7 +4,6 @@
  * left as it was. */
 #include "op/rule.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -24,6 +23,23 @@ static const struct op_def *const defs[OP_COUNT] = {
 const struct op_def *op_def(enum op op) {
     CHECK((unsigned)op < OP_COUNT, "operation %d is not in op.def", (int)op);
     return defs[op];
+}
+
+enum op op_of_activation(enum activation activation) {
+    static const enum op ops[ACTIVATION_COUNT] = {
+#define OP(NAME, name, doc)
+#define ACTIVATION(NAME, name, doc) [ACTIVATION_##NAME] = OP_##NAME,
+#include "op/op.def"
+#undef OP
+    };
+    CHECK(activation > ACTIVATION_NONE && activation < ACTIVATION_COUNT, "activation %d",
+          (int)activation);
+    return ops[activation];
+}
+
+bool activation_needs_input(enum activation activation) {
+    return activation != ACTIVATION_NONE &&
+           op_def(op_of_activation(activation))->function->from_input;
 }
 
 struct op_cost op_cost(const struct op_call *call) {
@@ -164,18 +180,13 @@ int op_emit(struct op_grad *grad, enum op op, const struct op_attrs *attrs, enum
 }
 
 int op_grad_activation(struct op_grad *grad) {
-    int in[] = {grad->d_out[0], grad->out[0]};
-    switch (grad->call->attrs.activation) {
-    case ACTIVATION_NONE: return grad->d_out[0];
-    case ACTIVATION_RELU: return op_emit(grad, OP_RELU_BWD, NULL, OP_HALF_I, 2, in);
-    case ACTIVATION_TANH: return op_emit(grad, OP_TANH_BWD, NULL, OP_HALF_I, 2, in);
-    case ACTIVATION_GELU:
-    case ACTIVATION_GELU_TANH: break;
-    }
-    CHECK(grad->call->attrs.saves, "%s: gelu's input is gone", op_def(grad->call->op)->name);
-    bool exact = grad->call->attrs.activation == ACTIVATION_GELU;
-    in[1] = grad->out[1];
-    return op_emit(grad, exact ? OP_GELU_BWD : OP_GELU_TANH_BWD, NULL, OP_HALF_I, 2, in);
+    const struct op_attrs *attrs = &grad->call->attrs;
+    if (attrs->activation == ACTIVATION_NONE) return grad->d_out[0];
+    const struct op_function *function = op_def(op_of_activation(attrs->activation))->function;
+    CHECK(attrs->saves || !function->from_input, "%s: the activation's input is gone",
+          op_def(grad->call->op)->name);
+    int in[] = {grad->d_out[0], grad->out[function->from_input]};
+    return op_emit(grad, function->backward, NULL, OP_HALF_I, 2, in);
 }
 
 struct op_attrs op_attrs_bwd(const struct op_call *call, const struct shape *like) {
@@ -187,17 +198,13 @@ struct op_attrs op_attrs_bwd(const struct op_call *call, const struct shape *lik
 }
 
 float op_activate(enum activation activation, double value) {
-    switch (activation) {
-    case ACTIVATION_NONE: break;
-    case ACTIVATION_RELU: return value < 0 ? 0.0f : (float)value; /* NaN stays NaN */
-    case ACTIVATION_TANH: return (float)tanh(value);
-    case ACTIVATION_GELU: return (float)op_gelu_of(value);
-    case ACTIVATION_GELU_TANH: return (float)op_gelu_tanh_of(value);
-    }
-    return (float)value;
+    if (activation == ACTIVATION_NONE) return (float)value;
+    return (float)op_def(op_of_activation(activation))->function->value(value);
 }
 
 enum status op_activation_known(const struct op_call *call, char *why, size_t why_bytes) {
-    if ((unsigned)call->attrs.activation <= ACTIVATION_TANH) return STATUS_OK;
-    MISFIT("activation %d is none of none, relu, tanh", (int)call->attrs.activation);
+    enum activation activation = call->attrs.activation;
+    if ((unsigned)activation < ACTIVATION_COUNT && !activation_needs_input(activation))
+        return STATUS_OK;
+    MISFIT("activation %d is none of none, relu, tanh", (int)activation);
 }

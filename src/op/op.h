@@ -1,10 +1,12 @@
 /* Operations: the vocabulary of graphs.
  *
  * An operation is a row of op.def and one `struct op_def`: how output types follow from input
- * types, what it costs, which operations make its gradient, and a reference kernel in plain C that
- * defines what is correct. An op_call is one use of it, with attributes and types but no data: all
- * that a backend needs to choose a kernel. Backends never see the graph, operations never see
- * backends. */
+ * types, what it costs, which operations make its gradient, what of it may be narrow, what it is
+ * fused with, how its attributes read, and a reference kernel in plain C that defines what is
+ * correct. All that differs between operations is a field there: no other module lists them, apart
+ * from the backends' tables of kernels. An op_call is one use of it, with attributes and types but
+ * no data: all that a backend needs to choose a kernel. Backends never see the graph, operations
+ * never see backends. */
 #ifndef OP_OP_H
 #define OP_OP_H
 
@@ -13,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "op/activation.h"
 #include "tensor/tensor.h"
 
 enum op {
@@ -24,19 +27,6 @@ enum op {
 
 enum { OP_MAX_IN = 8, OP_MAX_OUT = 4 };
 
-/* Those behind tanh are linear's alone. */
-enum activation {
-    ACTIVATION_NONE,
-    ACTIVATION_RELU,
-    ACTIVATION_TANH,
-    ACTIVATION_GELU,
-    ACTIVATION_GELU_TANH
-};
-/* Of either kind: backward needs its operand. */
-static inline bool activation_is_gelu(enum activation activation) {
-    return activation == ACTIVATION_GELU || activation == ACTIVATION_GELU_TANH;
-}
-
 struct layout; /* of backend/backend.h; only OP_REORDER names one */
 
 /* What an operation is told beyond its inputs. Which member is in use follows from the operation; a
@@ -46,7 +36,7 @@ struct op_attrs {
     enum activation activation; /* conv2d, linear, batch_norm*, add: applied to the output */
     bool has_bias;              /* conv2d_bwd_weight, linear_bwd_weight: also make db */
     bool across;                /* linear*: the weight is stored [I,O] */
-    bool saves;    /* linear: what gelu was applied to is the second output; backward needs it */
+    bool saves; /* linear: what the activation was applied to is the second output, for backward */
     bool residual; /* batch_norm_bwd*: relu stood behind a sum with a residual, whose gradient is
                       the last output of those that make dx */
     int ranks;     /* batch_norm_apply, stats_exchange: that put statistics together */
@@ -140,7 +130,29 @@ enum op_flags {
     OP_IN_PLACE = 4,    /* out[0] may share the bytes of in[0] when that one dies here */
     OP_EXCHANGE = 8,    /* needs the other ranks: run by the executor, its kernel stands in alone */
     OP_EVERY_RANK = 16, /* follows from what was exchanged: run also where there are no samples */
+    OP_EXACT_IN = 32,   /* its first input is f32 in every run: a loss is made from it */
+    OP_PRODUCT = 64,    /* products of matrices: arithmetic takes its time, not memory */
+    OP_TRAILS = 128,    /* belongs to the layer ahead: a partition does not begin with it */
 };
+
+/* A function of one value, and its gradient from what forward kept. */
+struct op_function {
+    enum activation activation;
+    enum op backward;
+    bool from_input; /* the gradient is made from the input; else from the output */
+    double (*value)(double x);
+    double (*gradient)(double dy, double kept);
+};
+
+/* What comes behind an operation and can be done by it, where it alone reads the output. */
+struct op_fusion {
+    unsigned activations;  /* bits, OP_ACTIVATION(RELU) */
+    enum op with, becomes; /* this operation too; both together are `becomes` (0: none is) */
+};
+#define OP_ACTIVATION(NAME) (1u << ACTIVATION_##NAME)
+#define OP_ACTIVATION_ANY (~0u)
+
+struct op_line; /* of rule.h */
 
 struct op_def {
     const char *name;
@@ -156,10 +168,22 @@ struct op_def {
      * that is NULL). */
     void (*run)(const struct op_call *call, void *const in[], void *const out[], void *scratch);
     size_t (*scratch_bytes)(const struct op_call *call);
+    /* With --dtype bf16 or f16, bits: outputs that may be of that type, and inputs that are rounded
+     * to it where they are f32. Without these fields the operation keeps f32: see precision.h. */
+    unsigned narrow_out, narrow_in;
+    struct op_fusion fuses;
+    /* Of an activation and of its backward operation; else NULL. */
+    const struct op_function *function;
+    /* Local. Appends the attributes worth showing, but for the activation. NULL: none. */
+    void (*text)(const struct op_call *call, struct op_line *line);
 };
 
 /* Local. The definition of an operation, never NULL. */
 const struct op_def *op_def(enum op op);
+/* Local. The operation that is this activation alone; none is not one. */
+enum op op_of_activation(enum activation activation);
+/* Local. Does the activation's gradient need what it was applied to? */
+bool activation_needs_input(enum activation activation);
 /* Local. Cost of a call whose types are known. */
 struct op_cost op_cost(const struct op_call *call);
 /* Local. Fills in the output types; logs nothing. */

@@ -212,18 +212,33 @@ static void avg_pool_bwd_run(const struct op_call *call, void *const in[], void 
     }
 }
 
+static void pool_text(const struct op_call *call, struct op_line *line) {
+    if (call->attrs.pool.adaptive) {
+        const struct shape *y = &(call->op == OP_AVG_POOL ? call->out : call->in)[0].shape;
+        op_say(line, "adaptive %lldx%lld", (long long)y->dim[2], (long long)y->dim[3]);
+        return;
+    }
+    op_say(line, "%dx%d", call->attrs.pool.kernel[0], call->attrs.pool.kernel[1]);
+    op_say_pair(line, "stride", call->attrs.pool.stride, 1);
+    op_say_pair(line, "pad", call->attrs.pool.pad, 0);
+}
+
 const struct op_def op_max_pool = {
     .name = "max_pool",
     .infer = max_pool_infer,
     .cost = pool_cost,
     .grad = max_pool_grad,
     .run = max_pool_run,
+    .narrow_out = OP_FIRST(1),
+    .text = pool_text,
 };
 
 const struct op_def op_max_pool_bwd = {
     .name = "max_pool_bwd",
     .infer = max_pool_bwd_infer,
     .run = max_pool_bwd_run,
+    .narrow_out = OP_FIRST(1),
+    .text = pool_text,
 };
 
 const struct op_def op_avg_pool = {
@@ -232,6 +247,8 @@ const struct op_def op_avg_pool = {
     .cost = pool_cost,
     .grad = avg_pool_grad,
     .run = avg_pool_run,
+    .narrow_out = OP_FIRST(1),
+    .text = pool_text,
 };
 
 const struct op_def op_avg_pool_bwd = {
@@ -240,4 +257,6 @@ const struct op_def op_avg_pool_bwd = {
     .cost = avg_pool_bwd_cost,
     .run = avg_pool_bwd_run,
     .scratch_bytes = avg_pool_bwd_scratch,
+    .narrow_out = OP_FIRST(1),
+    .text = pool_text,
 };

@@ -1,8 +1,8 @@
 /* What is narrow in a run with --dtype bf16 or f16. Parameters, their gradients, statistics and
  * losses are f32 whatever the run's type; activations and their gradients are narrow, and so are
  * the operands of products. The rules of op.def know f32 alone: which tensors are narrow is decided
- * once on the whole graph (graph_narrow), by the table behind these functions. An operation that is
- * not in it keeps f32: a new one is right before it is fast. */
+ * once on the whole graph (graph_narrow), by the fields of each operation. An operation without
+ * them keeps f32: a new one is right before it is fast. */
 #ifndef OP_PRECISION_H
 #define OP_PRECISION_H
 
@@ -14,10 +14,6 @@ bool op_narrow_out(enum op op, int output);
 bool op_narrow_in(enum op op, int input);
 bool op_exact_in(enum op op);
 
-/* Local. bf16 or f16? */
-static inline bool op_dtype_is_narrow(enum dtype dtype) {
-    return dtype == DTYPE_BF16 || dtype == DTYPE_F16;
-}
 /* Local. The call with every narrow tensor as f32: what it computes between reading and rounding.
  */
 struct op_call op_call_wide(const struct op_call *call);

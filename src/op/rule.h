@@ -16,6 +16,10 @@ struct op_operand {
     int rank_min, rank_max;
 };
 
+/* Bits of inputs or outputs: the first `count`; number `index`. */
+#define OP_FIRST(count) ((1u << (count)) - 1)
+#define OP_AT(index) (1u << (index))
+
 /* Local. Writes the reason and returns STATUS_USAGE; logs nothing. */
 enum status op_misfit(char *why, size_t why_bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -50,8 +54,8 @@ bool op_grad_begin(struct op_grad *grad);
 /* Local. Emits an operation, returns its first output. `attrs` may be NULL. */
 int op_emit(struct op_grad *grad, enum op op, const struct op_attrs *attrs, enum op_half half,
             int in_count, const int *in);
-/* Local. The gradient before the call's fused activation, made from the output; gelu's from output
- * 1, which the call must have. */
+/* Local. The gradient ahead of the call's fused activation: made from the output, or from output 1
+ * (attrs.saves), which the call must have then. */
 int op_grad_activation(struct op_grad *grad);
 /* Local. The forward attributes as its backward operations carry them: activation undone already,
  * `like` set. */
@@ -59,10 +63,16 @@ struct op_attrs op_attrs_bwd(const struct op_call *call, const struct shape *lik
 
 /* Local. The activation of one value. */
 float op_activate(enum activation activation, double value);
-/* Local. gelu, exact and as tanh approximates it. */
-double op_gelu_of(double x);
-double op_gelu_tanh_of(double x);
-/* Local. Is the activation one of those that all fused operations know? */
+/* Local. Is the activation one whose gradient is made from the output? */
 enum status op_activation_known(const struct op_call *call, char *why, size_t why_bytes);
+
+/* A line that grows word by word and never overflows. */
+struct op_line {
+    char *text;
+    size_t used;
+};
+/* Local. Appends a word; the second one "name 2", "name 2x1", or nothing when both are `usual`. */
+void op_say(struct op_line *line, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void op_say_pair(struct op_line *line, const char *name, const int pair[2], int usual);
 
 #endif

@@ -312,6 +312,23 @@ static void transpose_run(const struct op_call *call, void *const in[], void *co
     }
 }
 
+static void slice_text(const struct op_call *call, struct op_line *line) {
+    op_say(line, "axis %d [%lld:%lld]", call->attrs.slice.axis, (long long)call->attrs.slice.begin,
+           (long long)call->attrs.slice.end);
+}
+
+static void concat_text(const struct op_call *call, struct op_line *line) {
+    op_say(line, "axis %d", call->attrs.concat.axis);
+}
+
+static void transpose_text(const struct op_call *call, struct op_line *line) {
+    char order[4 * SHAPE_MAX_RANK] = "";
+    for (int d = 0, used = 0; d < call->in[0].shape.rank; d++)
+        used += snprintf(order + used, sizeof order - (size_t)used, "%s%d", d ? "," : "",
+                         call->attrs.transpose.order[d]);
+    op_say(line, "order %s", order);
+}
+
 const struct op_def op_add = {
     .name = "add",
     .flags = OP_IN_PLACE,
@@ -319,6 +336,8 @@ const struct op_def op_add = {
     .cost = op_cost_elementwise,
     .grad = add_grad,
     .run = add_run,
+    .narrow_out = OP_FIRST(1),
+    .fuses = {.activations = OP_ACTIVATION(RELU)},
 };
 
 const struct op_def op_sum_batch = {
@@ -327,6 +346,7 @@ const struct op_def op_sum_batch = {
     .cost = sum_batch_cost,
     .grad = sum_batch_grad,
     .run = sum_batch_run,
+    .narrow_out = OP_FIRST(1),
 };
 
 const struct op_def op_concat = {
@@ -334,6 +354,8 @@ const struct op_def op_concat = {
     .infer = concat_infer,
     .grad = concat_grad,
     .run = concat_run,
+    .narrow_out = OP_FIRST(1),
+    .text = concat_text,
 };
 
 const struct op_def op_slice = {
@@ -341,6 +363,8 @@ const struct op_def op_slice = {
     .infer = slice_infer,
     .grad = slice_grad,
     .run = slice_run,
+    .narrow_out = OP_FIRST(1),
+    .text = slice_text,
 };
 
 const struct op_def op_slice_bwd = {
@@ -348,6 +372,8 @@ const struct op_def op_slice_bwd = {
     .infer = slice_bwd_infer,
     .grad = slice_bwd_grad,
     .run = slice_bwd_run,
+    .narrow_out = OP_FIRST(1),
+    .text = slice_text,
 };
 
 const struct op_def op_expand = {
@@ -355,6 +381,7 @@ const struct op_def op_expand = {
     .infer = expand_infer,
     .grad = expand_grad,
     .run = expand_run,
+    .narrow_out = OP_FIRST(1),
 };
 
 const struct op_def op_reshape = {
@@ -370,10 +397,13 @@ const struct op_def op_transpose = {
     .infer = transpose_infer,
     .grad = transpose_grad,
     .run = transpose_run,
+    .narrow_out = OP_FIRST(1),
+    .text = transpose_text,
 };
 
 const struct op_def op_reorder = {
     .name = "reorder",
     .infer = reorder_infer,
     .run = copy_run,
+    .narrow_out = OP_FIRST(1),
 };

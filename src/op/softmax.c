@@ -274,12 +274,18 @@ static void top_k_run(const struct op_call *call, void *const in[], void *const 
     }
 }
 
+static void loss_text(const struct op_call *call, struct op_line *line) {
+    if (call->attrs.loss.smoothing > 0)
+        op_say(line, "smoothing %g", (double)call->attrs.loss.smoothing);
+}
+
 const struct op_def op_softmax = {
     .name = "softmax",
     .infer = unary_infer,
     .cost = softmax_cost,
     .grad = softmax_grad,
     .run = softmax_run,
+    .narrow_out = OP_FIRST(1),
 };
 
 const struct op_def op_softmax_bwd = {
@@ -287,14 +293,17 @@ const struct op_def op_softmax_bwd = {
     .infer = unary_bwd_infer,
     .cost = bwd_cost,
     .run = softmax_bwd_run,
+    .narrow_out = OP_FIRST(1),
 };
 
 const struct op_def op_log_softmax = {
     .name = "log_softmax",
+    .flags = OP_EXACT_IN,
     .infer = unary_infer,
     .cost = softmax_cost,
     .grad = softmax_grad,
     .run = log_softmax_run,
+    .fuses = {.with = OP_NLL, .becomes = OP_CROSS_ENTROPY},
 };
 
 const struct op_def op_log_softmax_bwd = {
@@ -302,27 +311,33 @@ const struct op_def op_log_softmax_bwd = {
     .infer = unary_bwd_infer,
     .cost = softmax_cost,
     .run = log_softmax_bwd_run,
+    .narrow_out = OP_FIRST(1),
 };
 
 const struct op_def op_nll = {
     .name = "nll",
+    .flags = OP_EXACT_IN,
     .infer = nll_infer,
     .grad = nll_grad,
     .run = nll_run,
+    .text = loss_text,
 };
 
 const struct op_def op_nll_bwd = {
     .name = "nll_bwd",
     .infer = loss_bwd_infer,
     .run = nll_bwd_run,
+    .text = loss_text,
 };
 
 const struct op_def op_cross_entropy = {
     .name = "cross_entropy",
+    .flags = OP_EXACT_IN,
     .infer = cross_entropy_infer,
     .cost = softmax_cost,
     .grad = cross_entropy_grad,
     .run = cross_entropy_run,
+    .text = loss_text,
 };
 
 const struct op_def op_cross_entropy_bwd = {
@@ -331,10 +346,13 @@ const struct op_def op_cross_entropy_bwd = {
     .infer = loss_bwd_infer,
     .cost = softmax_cost,
     .run = cross_entropy_bwd_run,
+    .narrow_out = OP_FIRST(1),
+    .text = loss_text,
 };
 
 const struct op_def op_top_k = {
     .name = "top_k",
+    .flags = OP_EXACT_IN,
     .infer = top_k_infer,
     .cost = bwd_cost,
     .run = top_k_run,

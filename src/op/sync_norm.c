@@ -277,6 +277,10 @@ static void bwd_apply_run(const struct op_call *call, void *const in[], void *co
     }
 }
 
+static void exchange_text(const struct op_call *call, struct op_line *line) {
+    op_say(line, "%d ranks", call->attrs.ranks);
+}
+
 const struct op_def op_batch_norm_stats = {
     .name = "batch_norm_stats",
     .infer = stats_infer,
@@ -290,6 +294,7 @@ const struct op_def op_stats_exchange = {
     .infer = exchange_infer,
     .run = exchange_run,
     .scratch_bytes = exchange_scratch,
+    .text = exchange_text,
 };
 
 const struct op_def op_batch_norm_merge = {
@@ -305,6 +310,8 @@ const struct op_def op_batch_norm_apply = {
     .cost = apply_cost,
     .grad = apply_grad,
     .run = apply_run,
+    .narrow_out = OP_FIRST(1),
+    .fuses = {OP_ACTIVATION(RELU), .with = OP_ADD, .becomes = OP_BATCH_NORM_APPLY},
 };
 
 const struct op_def op_batch_norm_bwd_stats = {
@@ -319,4 +326,5 @@ const struct op_def op_batch_norm_bwd_apply = {
     .infer = bwd_apply_infer,
     .cost = bwd_apply_cost,
     .run = bwd_apply_run,
+    .narrow_out = OP_FIRST(2),
 };

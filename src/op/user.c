@@ -164,12 +164,17 @@ static void user_bwd_run(const struct op_call *call, void *const in[], void *con
     use->op.backward(&use->call, x, y, dy, dx);
 }
 
+static void user_text(const struct op_call *call, struct op_line *line) {
+    op_say(line, "%s", call->attrs.user.use->op.name);
+}
+
 const struct op_def op_user = {
     .name = "user",
     .infer = user_infer,
     .cost = user_cost,
     .grad = user_grad,
     .run = user_run,
+    .text = user_text,
 };
 
 const struct op_def op_user_bwd = {
@@ -177,4 +182,5 @@ const struct op_def op_user_bwd = {
     .infer = user_bwd_infer,
     .cost = user_bwd_cost,
     .run = user_bwd_run,
+    .text = user_text,
 };

@@ -37,7 +37,7 @@ struct block {
     size_t joined;
 };
 
-static void emit_number(const struct svg *svg, const struct block *block, double width) {
+static void put_json_number(const struct svg *svg, const struct block *block, double width) {
     double size = fmin(12, block->height * 0.68);
     int digits = block->first->micro < 10 ? 1 : block->first->micro < 100 ? 2 : 3;
     if (block->first->micro < 0 || size < 7 || width < digits * DIGIT * size / 12 + 2) return;
@@ -76,7 +76,8 @@ static void emit_block(struct svg *svg, const struct block *block) {
             svg->stream,
             "<rect fill=\"url(#hatch)\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\"/>\n",
             block->from, block->y, width, block->height);
-    if (timeline_categories[block->category].track == TIMELINE_MAIN) emit_number(svg, block, width);
+    if (timeline_categories[block->category].track == TIMELINE_MAIN)
+        put_json_number(svg, block, width);
 }
 
 /* A block too narrow to be seen beside its neighbour becomes part of it. */

@@ -15,7 +15,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "record/emit.h"
+#include "record/put_json.h"
 #include "record/tensorboard.h"
 
 struct metrics {
@@ -61,7 +61,7 @@ static void emit_ranks(FILE *stream, const char *key, const double *values, int 
     fprintf(stream, ",\"%s\":[", key);
     for (int r = 0; r < count; r++) {
         if (r) fputc(',', stream);
-        emit_number(stream, values[r]);
+        put_json_number(stream, values[r]);
     }
     fputc(']', stream);
 }
@@ -70,11 +70,11 @@ void metrics_emit(FILE *stream, const struct metrics_row *row) {
     fprintf(stream, "{\"kind\":\"%s\",\"step\":%lld,\"epoch\":%lld,\"unix_s\":",
             row->kind == METRICS_EVAL ? "eval" : "train", (long long)row->step,
             (long long)row->epoch);
-    emit_number(stream, row->unix_s);
+    put_json_number(stream, row->unix_s);
     for (int i = 0; i < COLUMNS; i++) {
         if (!(columns[i].kinds & row->kind)) continue;
         fprintf(stream, ",\"%s\":", columns[i].key);
-        emit_number(stream, value_of(row, &columns[i]));
+        put_json_number(stream, value_of(row, &columns[i]));
     }
     if (row->ranks > 1 && row->kind == METRICS_TRAIN) {
         emit_ranks(stream, "rank_loss", row->rank_loss, row->ranks);

@@ -13,7 +13,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "record/emit.h"
+#include "record/put_json.h"
 
 enum kind {
     KIND_TEXT,
@@ -121,7 +121,7 @@ static void emit_reals(FILE *stream, const struct summary_reals *reals) {
     if (reals->count == 0) fputs("null", stream);
     for (int i = 0; i < reals->count; i++) {
         putc(i ? ',' : '[', stream);
-        emit_number(stream, reals->item[i]);
+        put_json_number(stream, reals->item[i]);
     }
     if (reals->count > 0) putc(']', stream);
 }
@@ -139,9 +139,9 @@ static void emit_flag(FILE *stream, enum summary_flag flag) {
 
 static void emit_value(FILE *stream, const struct row *row, union field field) {
     switch (row->kind) {
-    case KIND_TEXT: emit_text(stream, *field.text); break;
+    case KIND_TEXT: put_json_text(stream, *field.text); break;
     case KIND_INT: emit_int(stream, *field.integer); break;
-    case KIND_REAL: emit_number(stream, *field.real); break;
+    case KIND_REAL: put_json_number(stream, *field.real); break;
     case KIND_FLAG: emit_flag(stream, *field.flag); break;
     case KIND_HASH: emit_hash(stream, field.hash); break;
     case KIND_INTS: emit_ints(stream, field.ints); break;

@@ -18,7 +18,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "record/emit.h"
+#include "record/put_json.h"
 
 struct lost {
     int64_t step;
@@ -356,9 +356,9 @@ static void emit_event(FILE *stream, const struct picture *picture, const struct
     const struct trace_event *event = drawn->event;
     int64_t duration = event->end_ns - event->begin_ns;
     fputs(",\n{\"ph\":\"X\",\"name\":", stream);
-    emit_text(stream, schema->names[event->name]);
+    put_json_text(stream, schema->names[event->name]);
     fputs(",\"cat\":", stream);
-    emit_text(stream, schema->categories[event->category]);
+    put_json_text(stream, schema->categories[event->category]);
     emit_us(stream, "ts", event->begin_ns - origin_ns);
     emit_us(stream, "dur", duration > 0 ? duration : 0);
     fprintf(stream, ",\"pid\":%d,\"tid\":%d,\"args\":{\"step\":%" PRId64,
@@ -367,7 +367,7 @@ static void emit_event(FILE *stream, const struct picture *picture, const struct
     for (int i = 0; i < schema->arg_count; i++) {
         if (event->arg[i] == TRACE_NONE) continue;
         fputc(',', stream);
-        emit_text(stream, schema->args[i]);
+        put_json_text(stream, schema->args[i]);
         fprintf(stream, ":%" PRId32, event->arg[i]);
     }
     fputs("}}", stream);
@@ -396,7 +396,7 @@ static void emit_name(FILE *stream, const char *what, int rank, int thread, cons
     fprintf(stream,
             "\n{\"ph\":\"M\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":", what, rank,
             thread);
-    emit_text(stream, name);
+    put_json_text(stream, name);
     fputs("}}", stream);
 }
 

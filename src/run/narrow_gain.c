@@ -107,7 +107,7 @@ double narrow_gain_of(const struct graph *graph, const struct narrow_gain *gain)
         double flops = op_cost(&call).flops;
         if (call.op <= OP_CONV2D_BWD_WEIGHT)
             convolutions += flops;
-        else if (call.op <= OP_MATMUL || call.op == OP_ATTENTION || call.op == OP_ATTENTION_BWD)
+        else if (op_def(call.op)->flags & OP_PRODUCT)
             products += flops;
     }
     double time = products / gain->product + convolutions / gain->convolution;

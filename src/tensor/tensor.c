@@ -28,6 +28,10 @@ const char *dtype_safetensors_name(enum dtype dtype) {
     return dtypes[dtype].safetensors;
 }
 
+bool dtype_is_narrow(enum dtype dtype) {
+    return dtype == DTYPE_BF16 || dtype == DTYPE_F16;
+}
+
 bool dtype_from_safetensors(const char *name, enum dtype *out) {
     for (int i = 0; i < DTYPE_COUNT; i++) {
         if (strcmp(dtypes[i].safetensors, name) != 0) continue;

@@ -22,6 +22,8 @@ enum { LABEL_IGNORE = -100 };
 size_t dtype_bytes(enum dtype dtype);
 const char *dtype_name(enum dtype dtype);
 const char *dtype_safetensors_name(enum dtype dtype);
+/* Local. Is it narrow: a floating-point type of fewer bits than f32 (bf16, f16)? */
+bool dtype_is_narrow(enum dtype dtype);
 /* Local. False when no type has that safetensors name. */
 bool dtype_from_safetensors(const char *name, enum dtype *out);
 

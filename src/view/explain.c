@@ -115,8 +115,9 @@ static void print_model(const struct job *job, FILE *out) {
 static void print_device(const struct plan *plan, FILE *out) {
     char device[128];
     plan->device->backend->describe(plan->device, device, sizeof device);
-    bool narrow = plan->config.dtype == DTYPE_BF16;
-    row(out, "device", "%s%s", device, narrow ? "; activations and products in bf16" : "");
+    bool narrow = dtype_is_narrow(plan->config.dtype);
+    row(out, "device", "%s%s%s", device, narrow ? "; activations and products in " : "",
+        narrow ? dtype_name(plan->config.dtype) : "");
 }
 
 /* What a replica sends over the cuts of its pipeline in a step, both ways. */
@@ -205,16 +206,16 @@ static void print_recompute(const struct job *job, const struct outlook *outlook
     struct recompute_cost cost = {0};
     char saved[1024];
     if (plan->config.recompute == RECOMPUTE_NEVER) return;
-    if (recompute_cost_of(job, outlook, &cost) == STATUS_OK) {
+    if (explain_recompute_cost_of(job, outlook, &cost) == STATUS_OK) {
         saved_text(&cost, &plan->config, saved, sizeof saved);
         row(out, "recompute",
             "%s: %d of %d forwards of a rank run again before their backward, %.3f GFLOP (%.0f%%) "
             "more a step; activations %s",
             recompute_policy_name(plan->config.recompute), cost.again, cost.micros,
             cost.flops * 1e-9, 100 * cost.flops / (plan_step_flops(plan) - cost.flops), saved);
-        if (outlook) recompute_cost_print(&cost, outlook, out);
+        if (outlook) explain_recompute_cost_print(&cost, outlook, out);
     }
-    recompute_cost_free(&cost);
+    explain_recompute_cost_free(&cost);
 }
 
 static void print_ranks(const struct job *job, FILE *out) {

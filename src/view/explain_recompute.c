@@ -57,8 +57,8 @@ static bool is_for_pipelines(enum recompute_policy policy) {
     return policy != RECOMPUTE_NEVER && policy != RECOMPUTE_ALWAYS_BLOCK;
 }
 
-enum status recompute_cost_of(const struct job *job, const struct outlook *outlook,
-                              struct recompute_cost *out) {
+enum status explain_recompute_cost_of(const struct job *job, const struct outlook *outlook,
+                                      struct recompute_cost *out) {
     const struct run_config *config = &job->plan->config;
     int stages = config->grid.stages;
     *out = (struct recompute_cost){.positions =
@@ -74,13 +74,13 @@ enum status recompute_cost_of(const struct job *job, const struct outlook *outlo
     return STATUS_OK;
 }
 
-void recompute_cost_free(struct recompute_cost *cost) {
+void explain_recompute_cost_free(struct recompute_cost *cost) {
     for (int i = 0; i < RECOMPUTE_POLICY_COUNT; i++) free(cost->mode[i].bytes);
     *cost = (struct recompute_cost){0};
 }
 
-void recompute_cost_print(const struct recompute_cost *cost, const struct outlook *outlook,
-                          FILE *out) {
+void explain_recompute_cost_print(const struct recompute_cost *cost, const struct outlook *outlook,
+                                  FILE *out) {
     char size[TEXT_BYTES], time[TEXT_BYTES];
     fprintf(out, "  recompute          more GFLOP  forecast of a step  activations%s\n",
             cost->positions > 1 ? " of each rank" : "");

@@ -25,13 +25,13 @@ struct recompute_cost {
 
 /* Local. Plans the ranks of a pipeline with the job's recomputation and without; with an outlook,
  * with every other, too, and forecasts their steps. The caller frees the result with
- * recompute_cost_free, also after a failure. */
-enum status recompute_cost_of(const struct job *job, const struct outlook *outlook,
-                              struct recompute_cost *out);
-void recompute_cost_free(struct recompute_cost *cost);
+ * explain_recompute_cost_free, also after a failure. */
+enum status explain_recompute_cost_of(const struct job *job, const struct outlook *outlook,
+                                      struct recompute_cost *out);
+void explain_recompute_cost_free(struct recompute_cost *cost);
 
 /* Local. All modes beside one another. */
-void recompute_cost_print(const struct recompute_cost *cost, const struct outlook *outlook,
-                          FILE *out);
+void explain_recompute_cost_print(const struct recompute_cost *cost, const struct outlook *outlook,
+                                  FILE *out);
 
 #endif

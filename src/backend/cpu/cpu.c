@@ -2,7 +2,7 @@
  *
  * Each operation has at most one creator below; where there is none, or it answers STATUS_NO (a
  * type or layout it does not take), the reference kernel of the operation runs on plain layouts and
- * explain shows "ref". Creators take f32, and bf16 where `narrow` says so; other operations on bf16
+ * explain shows "ref". Creators take f32, and bf16 where the row says so; other operations on bf16
  * run between conversions (narrow.c). One device belongs to one thread; its OpenMP team is
  * fixed when it opens, because a primitive made for one team size and run on another writes part of
  * its result. */
@@ -19,83 +19,51 @@
 #include "base/mem.h"
 #include "op/precision.h"
 
-static cpu_creator *const creators[OP_COUNT] = {
-    [OP_CONV2D] = cpu_conv,
-    [OP_CONV2D_BWD_DATA] = cpu_conv,
-    [OP_CONV2D_BWD_WEIGHT] = cpu_conv,
-    [OP_LINEAR] = cpu_linear,
-    [OP_LINEAR_BWD_DATA] = cpu_linear_bwd_data,
-    [OP_LINEAR_BWD_WEIGHT] = cpu_linear_bwd_weight,
-    [OP_MATMUL] = cpu_matmul,
-    [OP_BATCH_NORM] = cpu_batch_norm,
-    [OP_BATCH_NORM_BWD] = cpu_batch_norm_bwd,
-    [OP_BATCH_NORM_EVAL] = cpu_batch_norm_eval,
-    [OP_BATCH_NORM_STATS] = cpu_batch_norm_stats,
-    [OP_BATCH_NORM_APPLY] = cpu_batch_norm_apply,
-    [OP_BATCH_NORM_BWD_STATS] = cpu_batch_norm_bwd_stats,
-    [OP_BATCH_NORM_BWD_APPLY] = cpu_batch_norm_bwd_apply,
-    [OP_LAYER_NORM] = cpu_layer_norm,
-    [OP_LAYER_NORM_BWD] = cpu_layer_norm_bwd,
-    [OP_RELU] = cpu_eltwise,
-    [OP_GELU] = cpu_eltwise,
-    [OP_GELU_TANH] = cpu_eltwise,
-    [OP_TANH] = cpu_eltwise,
-    [OP_RELU_BWD] = cpu_eltwise,
-    [OP_GELU_BWD] = cpu_eltwise,
-    [OP_GELU_TANH_BWD] = cpu_eltwise,
-    [OP_TANH_BWD] = cpu_eltwise,
-    [OP_DROPOUT] = cpu_dropout,
-    [OP_SOFTMAX] = cpu_softmax,
-    [OP_LOG_SOFTMAX] = cpu_softmax,
-    [OP_SOFTMAX_BWD] = cpu_softmax,
-    [OP_LOG_SOFTMAX_BWD] = cpu_softmax,
-    [OP_CROSS_ENTROPY] = cpu_cross_entropy,
-    [OP_CROSS_ENTROPY_BWD] = cpu_cross_entropy_bwd,
-    [OP_TOP_K] = cpu_top_k,
-    [OP_ATTENTION] = cpu_attention,
-    [OP_ATTENTION_BWD] = cpu_attention_bwd,
-    [OP_MAX_POOL] = cpu_pool,
-    [OP_MAX_POOL_BWD] = cpu_pool_bwd,
-    [OP_AVG_POOL] = cpu_pool,
-    [OP_AVG_POOL_BWD] = cpu_pool_bwd,
-    [OP_ADD] = cpu_add,
-    [OP_SUM_BATCH] = cpu_sum_batch,
-    [OP_EMBEDDING_BWD] = cpu_embedding_bwd,
-    [OP_TRANSPOSE] = cpu_transpose,
-    [OP_REORDER] = cpu_reorder,
-};
-
-static const bool narrow[OP_COUNT] = {
-    [OP_CONV2D] = true,
-    [OP_CONV2D_BWD_DATA] = true,
-    [OP_CONV2D_BWD_WEIGHT] = true,
-    [OP_LINEAR] = true,
-    [OP_LINEAR_BWD_DATA] = true,
-    [OP_LINEAR_BWD_WEIGHT] = true,
-    [OP_MATMUL] = true,
-    [OP_ATTENTION] = true,
-    [OP_ATTENTION_BWD] = true,
-    [OP_BATCH_NORM] = true,
-    [OP_BATCH_NORM_BWD] = true,
-    [OP_BATCH_NORM_EVAL] = true,
-    [OP_BATCH_NORM_STATS] = true,
-    [OP_BATCH_NORM_APPLY] = true,
-    [OP_BATCH_NORM_BWD_STATS] = true,
-    [OP_BATCH_NORM_BWD_APPLY] = true,
-    [OP_LAYER_NORM] = true,
-    [OP_LAYER_NORM_BWD] = true,
-    [OP_RELU] = true,
-    [OP_GELU] = true,
-    [OP_GELU_TANH] = true,
-    [OP_TANH] = true,
-    [OP_RELU_BWD] = true,
-    [OP_GELU_BWD] = true,
-    [OP_GELU_TANH_BWD] = true,
-    [OP_TANH_BWD] = true,
-    [OP_ADD] = true,
-    [OP_DROPOUT] = true,
-    [OP_TRANSPOSE] = true,
-    [OP_REORDER] = true,
+/* Makes a kernel; `narrow` says whether of bf16 tensors too. */
+static const struct {
+    cpu_creator *create;
+    bool narrow;
+} creators[OP_COUNT] = {
+#define OP(NAME, name, doc)
+#define ACTIVATION(NAME, name, doc)                                                                \
+    [OP_##NAME] = {cpu_eltwise, true}, [OP_##NAME##_BWD] = {cpu_eltwise, true},
+#include "op/op.def"
+#undef OP
+    [OP_CONV2D] = {cpu_conv, true},
+    [OP_CONV2D_BWD_DATA] = {cpu_conv, true},
+    [OP_CONV2D_BWD_WEIGHT] = {cpu_conv, true},
+    [OP_LINEAR] = {cpu_linear, true},
+    [OP_LINEAR_BWD_DATA] = {cpu_linear_bwd_data, true},
+    [OP_LINEAR_BWD_WEIGHT] = {cpu_linear_bwd_weight, true},
+    [OP_MATMUL] = {cpu_matmul, true},
+    [OP_BATCH_NORM] = {cpu_batch_norm, true},
+    [OP_BATCH_NORM_BWD] = {cpu_batch_norm_bwd, true},
+    [OP_BATCH_NORM_EVAL] = {cpu_batch_norm_eval, true},
+    [OP_BATCH_NORM_STATS] = {cpu_batch_norm_stats, true},
+    [OP_BATCH_NORM_APPLY] = {cpu_batch_norm_apply, true},
+    [OP_BATCH_NORM_BWD_STATS] = {cpu_batch_norm_bwd_stats, true},
+    [OP_BATCH_NORM_BWD_APPLY] = {cpu_batch_norm_bwd_apply, true},
+    [OP_LAYER_NORM] = {cpu_layer_norm, true},
+    [OP_LAYER_NORM_BWD] = {cpu_layer_norm_bwd, true},
+    [OP_DROPOUT] = {cpu_dropout, true},
+    [OP_SOFTMAX] = {cpu_softmax, false},
+    [OP_LOG_SOFTMAX] = {cpu_softmax, false},
+    [OP_SOFTMAX_BWD] = {cpu_softmax, false},
+    [OP_LOG_SOFTMAX_BWD] = {cpu_softmax, false},
+    [OP_CROSS_ENTROPY] = {cpu_cross_entropy, false},
+    [OP_CROSS_ENTROPY_BWD] = {cpu_cross_entropy_bwd, false},
+    [OP_TOP_K] = {cpu_top_k, false},
+    [OP_ATTENTION] = {cpu_attention, true},
+    [OP_ATTENTION_BWD] = {cpu_attention_bwd, true},
+    [OP_MAX_POOL] = {cpu_pool, false},
+    [OP_MAX_POOL_BWD] = {cpu_pool_bwd, false},
+    [OP_AVG_POOL] = {cpu_pool, false},
+    [OP_AVG_POOL_BWD] = {cpu_pool_bwd, false},
+    [OP_ADD] = {cpu_add, true},
+    [OP_SUM_BATCH] = {cpu_sum_batch, false},
+    [OP_EMBEDDING_BWD] = {cpu_embedding_bwd, false},
+    [OP_TRANSPOSE] = {cpu_transpose, true},
+    [OP_REORDER] = {cpu_reorder, true},
 };
 
 static struct cpu_device *own(struct device *device) {
@@ -242,8 +210,8 @@ static enum status kernel_fill(struct cpu_kernel *kernel, struct device *device,
     bool is_narrow = op_call_is_narrow(call);
     enum status status = STATUS_NO;
     kernel_start(kernel, device, call);
-    if (creators[call->op] && (!is_narrow || narrow[call->op]))
-        status = creators[call->op](kernel, in);
+    if (creators[call->op].create && (!is_narrow || creators[call->op].narrow))
+        status = creators[call->op].create(kernel, in);
     if (status != STATUS_NO) return status;
     kernel_clear(kernel);
     kernel_start(kernel, device, call);
@@ -318,7 +286,7 @@ static enum status cpu_kernel_run(struct kernel *base, void *const in[], void *c
 static double cpu_cost_ns(struct device *device, const struct op_call *call) {
     struct op_cost cost = op_cost(call);
     double flops_per_ns = cpu_has_avx512() ? 120 : 60, bytes_per_ns = 12, launch_ns = 500;
-    bool dense = call->op <= OP_MATMUL || call->op == OP_ATTENTION || call->op == OP_ATTENTION_BWD;
+    bool dense = op_def(call->op)->flags & OP_PRODUCT;
     if (!dense) flops_per_ns /= 8;
     if (dense && op_call_is_narrow(call)) flops_per_ns *= 2; /* products of two in a lane */
     double threads = device->threads;
@@ -337,10 +305,9 @@ static void multiply_once(void) {
 
 static void cpu_warm_up(struct device *device, enum op op) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    bool multiplies =
-        (op >= OP_LINEAR && op <= OP_MATMUL) || op == OP_ATTENTION || op == OP_ATTENTION_BWD;
     (void)device;
-    if (multiplies) pthread_once(&once, multiply_once);
+    if (op_def(op)->flags & OP_PRODUCT && creators[op].create != cpu_conv)
+        pthread_once(&once, multiply_once);
 }
 
 const struct backend backend_cpu = {

@@ -49,6 +49,15 @@ static inline float gelu_tanh_slope(float x) {
     return gate + 2.0f * gate * (1.0f - gate) * x * du;
 }
 
+static inline float silu_gate(float x) {
+    return 1.0f / (1.0f + scalar_exp(-x));
+}
+
+static inline float silu_slope(float x) {
+    float gate = silu_gate(x);
+    return gate * (1.0f + x * (1.0f - gate));
+}
+
 /* One span function a row; `a` and `b` are the elements, the result may overwrite either input. */
 #define SPAN(name, result)                                                                         \
     VECTOR_CLONES static void name(const float *first, const float *second, float *to,             \
@@ -63,10 +72,12 @@ SPAN(relu_span, relu(a))
 SPAN(gelu_span, gelu(a))
 SPAN(gelu_tanh_span, a *gelu_tanh_gate(a))
 SPAN(tanh_span, scalar_tanh(a))
+SPAN(silu_span, a *silu_gate(a))
 SPAN(relu_bwd_span, b <= 0.0f ? 0.0f : a)
 SPAN(gelu_bwd_span, a *gelu_slope(b))
 SPAN(gelu_tanh_bwd_span, a *gelu_tanh_slope(b))
 SPAN(tanh_bwd_span, a *(1.0f - b * b))
+SPAN(silu_bwd_span, a *silu_slope(b))
 SPAN(add_span, a + b)
 SPAN(add_relu_span, relu(a + b))
 SPAN(add_tanh_span, scalar_tanh(a + b))
@@ -80,28 +91,27 @@ static eltwise_span *gelu_of(bool backward) {
     return backward ? gelu_bwd_span : gelu_span;
 }
 
+/* NULL: there is none of our own. */
+static eltwise_span *function_span(enum activation activation, bool backward) {
+    static eltwise_span *const spans[ACTIVATION_COUNT][2] = {
+        [ACTIVATION_RELU] = {relu_span, relu_bwd_span},
+        [ACTIVATION_GELU_TANH] = {gelu_tanh_span, gelu_tanh_bwd_span},
+        [ACTIVATION_TANH] = {tanh_span, tanh_bwd_span},
+        [ACTIVATION_SILU] = {silu_span, silu_bwd_span},
+    };
+    return activation == ACTIVATION_GELU ? gelu_of(backward) : spans[activation][backward];
+}
+
 static eltwise_span *span_of(const struct op_call *call) {
-    switch (call->op) {
-    case OP_RELU: return relu_span;
-    case OP_GELU: return gelu_of(false);
-    case OP_GELU_TANH: return gelu_tanh_span;
-    case OP_TANH: return tanh_span;
-    case OP_RELU_BWD: return relu_bwd_span;
-    case OP_GELU_BWD: return gelu_of(true);
-    case OP_GELU_TANH_BWD: return gelu_tanh_bwd_span;
-    case OP_TANH_BWD: return tanh_bwd_span;
-    default: break;
-    }
+    const struct op_function *function = op_def(call->op)->function;
+    if (function) return function_span(function->activation, call->op == function->backward);
     return call->attrs.activation == ACTIVATION_RELU   ? add_relu_span
            : call->attrs.activation == ACTIVATION_TANH ? add_tanh_span
                                                        : add_span;
 }
 
 eltwise_span *eltwise_activation(enum activation activation) {
-    struct op_call call = {.op = activation == ACTIVATION_GELU        ? OP_GELU
-                                 : activation == ACTIVATION_GELU_TANH ? OP_GELU_TANH
-                                                                      : OP_TANH};
-    return span_of(&call);
+    return function_span(activation, false);
 }
 
 /* Blocks of bf16 are widened and rounded while they lie in the first-level cache. */
@@ -163,6 +173,7 @@ static const struct layout *shared_layout(const struct cpu_kernel *kernel,
 }
 
 enum status cpu_eltwise(struct cpu_kernel *kernel, const struct layout *const in[]) {
+    if (!span_of(&kernel->call)) return STATUS_NO;
     const struct layout *layout = shared_layout(kernel, in);
     for (int i = 0; i < kernel->call.in_count; i++)
         kernel->base.in[i] = typed(kernel, layout, kernel->call.in[i].dtype);

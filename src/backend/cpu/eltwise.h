@@ -8,7 +8,7 @@
 
 typedef void eltwise_span(const float *first, const float *second, float *to, int64_t count);
 
-/* Local. The function of an activation that is not none or relu, of (x, x). */
+/* Local. The function of an activation, of (x, x); NULL where there is no span of it. */
 eltwise_span *eltwise_activation(enum activation activation);
 
 #if defined(__x86_64__)

@@ -131,8 +131,9 @@ static struct gemm gemm_of(enum op op, const struct linear *l) {
     return (struct gemm){O, I, R, .a_row = 1, .a_step = O, .b_step = I, .b_column = 1};
 }
 
-static bool is_gelu(const struct op_call *call) {
-    return activation_is_gelu(call->attrs.activation);
+/* Is the activation a pass of ours over the product? relu is a step of its own, tanh oneDNN's. */
+static bool is_applied(const struct op_call *call) {
+    return activation_needs_input(call->attrs.activation);
 }
 
 /* The output that is the product itself. */
@@ -140,8 +141,8 @@ static int product_at(const struct op_call *call) {
     return call->attrs.saves ? 1 : 0;
 }
 
-static void run_gelu(const struct cpu_kernel *kernel, void *const in[], void *const out[],
-                     void *scratch) {
+static void run_activation(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                           void *scratch) {
     eltwise_span *span = eltwise_activation(kernel->call.attrs.activation);
     const float *x = out[product_at(&kernel->call)];
     float *y = out[0];
@@ -160,7 +161,8 @@ static void run_gemm(const struct cpu_kernel *kernel, void *const in[], void *co
     gemm.c = gemm.activated = out[0];
     if (kernel->call.op == OP_LINEAR) {
         gemm.c = out[product_at(&kernel->call)];
-        if (is_gelu(&kernel->call)) gemm.after = eltwise_activation(kernel->call.attrs.activation);
+        if (is_applied(&kernel->call))
+            gemm.after = eltwise_activation(kernel->call.attrs.activation);
     }
     gemm_run(&gemm, kernel->base.device->threads, scratch);
 }
@@ -213,7 +215,9 @@ enum status cpu_linear(struct cpu_kernel *kernel, const struct layout *const in[
     (void)in;
     const struct op_call *call = &kernel->call;
     struct linear l = linear_of(call);
-    if (is_gelu(call) && op_call_is_narrow(call)) return STATUS_NO;
+    if (is_applied(call) &&
+        (op_call_is_narrow(call) || !eltwise_activation(call->attrs.activation)))
+        return STATUS_NO;
     if (takes_gemm(kernel, &l)) return create_gemm(kernel, &l);
     struct dnn_spec spec = spec_of(DNN_INNER, &l, call->in_count == 3);
     spec.tanh = call->attrs.activation == ACTIVATION_TANH;
@@ -224,7 +228,7 @@ enum status cpu_linear(struct cpu_kernel *kernel, const struct layout *const in[
     TRY(create(kernel, &spec, bind, &bind[1]));
     if (l.w == DTYPE_BF16 && !l.across) kernel->base.rounded_from[1] = gradient_layout(kernel, &l);
     cpu_step_relu(kernel);
-    if (is_gelu(call)) cpu_step_loop(kernel, run_gelu);
+    if (is_applied(call)) cpu_step_loop(kernel, run_activation);
     return STATUS_OK;
 }
 

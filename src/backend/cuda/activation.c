@@ -1,23 +1,12 @@
 /* Elementwise operations: whatever the layout, all tensors have that of the first. */
 #include "backend/cuda/cuda.h"
 
-static enum cuda_function function_of(enum op op) {
-    switch (op) {
-    case OP_RELU:
-    case OP_RELU_BWD: return CUDA_RELU;
-    case OP_GELU:
-    case OP_GELU_BWD: return CUDA_GELU;
-    case OP_GELU_TANH:
-    case OP_GELU_TANH_BWD: return CUDA_GELU_TANH;
-    default: return CUDA_TANH;
-    }
-}
-
 static enum status run_map(struct cuda_kernel *kernel, void *const in[], void *const out[],
                            void *scratch, CUstream stream) {
     (void)scratch;
     struct cuda_map args = {cuda_in(kernel, 0, in), cuda_out(kernel, 0, out),
-                            shape_count(&kernel->call.in[0].shape), function_of(kernel->call.op)};
+                            shape_count(&kernel->call.in[0].shape),
+                            op_def(kernel->call.op)->function->activation};
     return cuda_launch_wide(cuda_kernel_device(kernel), CUDA_KERNEL_map, args.count, &args, stream);
 }
 
@@ -32,7 +21,7 @@ static enum status run_map_bwd(struct cuda_kernel *kernel, void *const in[], voi
     (void)scratch;
     struct cuda_map_bwd args = {cuda_in(kernel, 0, in), cuda_in(kernel, 1, in),
                                 cuda_out(kernel, 0, out), shape_count(&kernel->call.in[0].shape),
-                                function_of(kernel->call.op)};
+                                op_def(kernel->call.op)->function->activation};
     return cuda_launch_wide(cuda_kernel_device(kernel), CUDA_KERNEL_map_bwd, args.count, &args,
                             stream);
 }
@@ -73,7 +62,7 @@ static enum status run_add(struct cuda_kernel *kernel, void *const in[], void *c
                             cuda_out(kernel, 0, out),
                             shape_count(&kernel->call.in[0].shape),
                             shape_count(&kernel->call.in[1].shape),
-                            cuda_function_of(kernel->call.attrs.activation)};
+                            kernel->call.attrs.activation};
     return cuda_launch_wide(cuda_kernel_device(kernel), CUDA_KERNEL_add, args.count, &args, stream);
 }
 

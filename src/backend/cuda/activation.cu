@@ -7,32 +7,47 @@ KERNEL_OF(map, cuda_map) {
     float v[WIDE];
     EACH8(i, a.count) {
         get8(a.x, i, v);
-        for (int k = 0; k < WIDE; k++) v[k] = activate(a.function, v[k]);
+        for (int k = 0; k < WIDE; k++) v[k] = activate(a.activation, v[k]);
         put8(a.y, i, v);
     }
-    EACH_REST(i, a.count) put(a.y, i, activate(a.function, get(a.x, i)));
+    EACH_REST(i, a.count) put(a.y, i, activate(a.activation, get(a.x, i)));
 }
 
-static __device__ float gelu_gradient(float dy, float x) {
+static __device__ __forceinline__ float slope_relu(float dy, float y) {
+    return y <= 0 ? 0 : dy;
+}
+
+static __device__ float slope_gelu(float dy, float x) {
     float slope = 0.5f * (1 + erff(x * 0.70710678118654752440f)) +
                   x * 0.39894228040143267794f * expf(-0.5f * x * x);
     return dy * slope;
 }
 
 /* In double: far from zero its terms overflow a float, and the twin's do not. */
-static __device__ float gelu_tanh_gradient(float dy, float f) {
+static __device__ float slope_gelu_tanh(float dy, float f) {
     double x = f, root = 0.79788456080286535588, cubic = 0.044715;
     double t = tanh(root * (x + cubic * x * x * x));
     double inner = root * (1 + 3 * cubic * x * x);
     return (float)(dy * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner));
 }
 
-static __device__ __forceinline__ float slope(int function, float dy, float s) {
-    switch (function) {
-    case CUDA_RELU: return s <= 0 ? 0 : dy;
-    case CUDA_GELU: return gelu_gradient(dy, s);
-    case CUDA_GELU_TANH: return gelu_tanh_gradient(dy, s);
-    default: return dy * (1 - s * s);
+static __device__ __forceinline__ float slope_tanh(float dy, float y) {
+    return dy * (1 - y * y);
+}
+
+static __device__ __forceinline__ float slope_silu(float dy, float x) {
+    float gate = 1 / (1 + expf(-x));
+    return dy * gate * (1 + x * (1 - gate));
+}
+
+static __device__ __forceinline__ float slope(int activation, float dy, float kept) {
+    switch (activation) {
+#define OP(NAME, name, doc)
+#define ACTIVATION(NAME, name, doc)                                                                \
+    case ACTIVATION_##NAME: return slope_##name(dy, kept);
+#include "op/op.def"
+#undef OP
+    default: return dy;
     }
 }
 
@@ -41,10 +56,10 @@ KERNEL_OF(map_bwd, cuda_map_bwd) {
     EACH8(i, a.count) {
         get8(a.dy, i, v);
         get8(a.saved, i, s);
-        for (int k = 0; k < WIDE; k++) v[k] = slope(a.function, v[k], s[k]);
+        for (int k = 0; k < WIDE; k++) v[k] = slope(a.activation, v[k], s[k]);
         put8(a.dx, i, v);
     }
-    EACH_REST(i, a.count) put(a.dx, i, slope(a.function, get(a.dy, i), get(a.saved, i)));
+    EACH_REST(i, a.count) put(a.dx, i, slope(a.activation, get(a.dy, i), get(a.saved, i)));
 }
 
 /* The element's number is its place in the plain order, whatever the layout. */
@@ -76,14 +91,14 @@ KERNEL_OF(dropout, cuda_dropout) {
 KERNEL_OF(add, cuda_add) {
     if (a.period % WIDE) {
         EACH(i, a.count)
-            put(a.y, i, activate(a.function, get(a.a, i) + get(a.b, i % a.period)));
+            put(a.y, i, activate(a.activation, get(a.a, i) + get(a.b, i % a.period)));
         return;
     }
     EACH8(i, a.count) {
         float v[WIDE], w[WIDE];
         get8(a.a, i, v);
         get8(a.b, a.period == a.count ? i : i % a.period, w);
-        for (int k = 0; k < WIDE; k++) v[k] = activate(a.function, v[k] + w[k]);
+        for (int k = 0; k < WIDE; k++) v[k] = activate(a.activation, v[k] + w[k]);
         put8(a.y, i, v);
     }
 }
@@ -92,6 +107,6 @@ KERNEL_OF(bias, cuda_bias) {
     EACH(i, a.count) {
         float sum = get(a.x, i) + (a.bias ? a.bias[i % a.columns] : 0);
         if (a.saved.data) put(a.saved, i, sum);
-        put(a.y, i, activate(a.function, sum));
+        put(a.y, i, activate(a.activation, sum));
     }
 }

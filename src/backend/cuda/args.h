@@ -7,6 +7,7 @@
 
 #include <stdint.h>
 
+#include "op/activation.h"
 #include "tensor/tensor.h"
 
 enum { CUDA_ROW_THREADS = 128 }; /* of a block that has a row */
@@ -24,17 +25,15 @@ struct cuda_planes {
 
 /* --- activation.cu --- */
 
-enum cuda_function { CUDA_RELU, CUDA_GELU, CUDA_GELU_TANH, CUDA_TANH, CUDA_IDENTITY };
-
 struct cuda_map {
     struct cuda_reals x, y;
     int64_t count;
-    int function;
+    int activation;
 };
 struct cuda_map_bwd {
     struct cuda_reals dy, saved, dx;
     int64_t count;
-    int function;
+    int activation;
 };
 struct cuda_dropout {
     struct cuda_reals x, y;
@@ -46,14 +45,14 @@ struct cuda_dropout {
 struct cuda_add {
     struct cuda_reals a, b, y;
     int64_t count, period;
-    int function;
+    int activation;
 };
-/* y = function(x + bias of the column); `saved` gets the sum (data NULL: nobody). */
+/* y = activation(x + bias of the column); `saved` gets the sum (data NULL: nobody). */
 struct cuda_bias {
     struct cuda_reals x, saved, y;
     const float *bias; /* NULL: none */
     int64_t count, columns;
-    int function;
+    int activation;
 };
 
 /* --- arrays.cu --- */

@@ -45,7 +45,7 @@ struct cuda_norm_apply {
     unsigned char *mask;
     struct cuda_planes planes;
     float epsilon;
-    int function;
+    int activation;
 };
 struct cuda_norm_bwd {
     struct cuda_reals dy, x, dx, dresidual;

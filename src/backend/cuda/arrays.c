@@ -8,8 +8,8 @@
 #include "base/log.h"
 
 static struct cuda_reals reals(const struct elements *e) {
-    CHECK(e->dtype == DTYPE_F32 || e->dtype == DTYPE_BF16 || e->dtype == DTYPE_F16,
-          "arithmetic on an array of %s", dtype_name(e->dtype));
+    CHECK(e->dtype == DTYPE_F32 || dtype_is_narrow(e->dtype), "arithmetic on an array of %s",
+          dtype_name(e->dtype));
     return (struct cuda_reals){e->data, e->dtype};
 }
 

@@ -72,7 +72,7 @@ static enum status run_engine(const struct cuda_kernel *kernel, void *const in[]
                         stream));
     if (!widen) return STATUS_OK;
     struct cuda_map args = {
-        {to, made->dtype}, {out, want->dtype}, shape_count(&want->shape), CUDA_IDENTITY};
+        {to, made->dtype}, {out, want->dtype}, shape_count(&want->shape), ACTIVATION_NONE};
     return cuda_launch_wide(device, CUDA_KERNEL_map, args.count, &args, stream);
 }
 
@@ -84,7 +84,7 @@ static enum status run_bias(const struct cuda_kernel *kernel, void *const in[], 
                              .bias = has_bias(kernel) ? in[2] : NULL,
                              .count = shape_count(&kernel->call.out[0].shape),
                              .columns = kernel->call.out[0].shape.dim[1],
-                             .function = cuda_function_of(kernel->call.attrs.activation)};
+                             .activation = kernel->call.attrs.activation};
     return cuda_launch_elements(cuda_kernel_device(kernel), CUDA_KERNEL_bias, args.count, &args,
                                 stream);
 }

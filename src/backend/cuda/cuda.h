@@ -36,7 +36,7 @@ struct cuda_device {
     int processors;              /* multiprocessors */
     int major, minor;            /* compute capability */
     struct cuda_layout *layouts; /* interned; owned */
-    bool said_host;              /* that operations of users run on the host */
+    bool said_host;              /* that some operations run on the host */
 };
 
 struct cuda_kernel;
@@ -61,7 +61,7 @@ struct cuda_kernel {
     struct op_call inner; /* convolution: what the engine computes, before types are met */
     size_t part[5];       /* where parts of the scratch begin */
     void *host_in[OP_MAX_IN], *host_out[OP_MAX_OUT],
-        *host_scratch; /* of users' operations; owned */
+        *host_scratch; /* of operations that run on the host; owned */
 };
 
 /* What makes a kernel of an operation: layouts, scratch, name and run. `in` are the layouts the
@@ -154,7 +154,6 @@ enum status cuda_sum_columns(const struct cuda_kernel *kernel, struct cuda_reals
                              struct cuda_reals y, void *scratch, CUstream stream);
 /* How a copy is done fastest, once its addresses and steps are known. */
 void cuda_copy_widen(struct cuda_copy *args);
-enum cuda_function cuda_function_of(enum activation activation);
 static inline struct cuda_device *cuda_kernel_device(const struct cuda_kernel *kernel) {
     return cuda_device_of(kernel->base.device);
 }
@@ -169,7 +168,7 @@ cuda_make cuda_batch_norm_bwd_stats, cuda_batch_norm_bwd_apply, cuda_layer_norm,
 cuda_make cuda_map, cuda_map_bwd, cuda_dropout, cuda_softmax, cuda_softmax_bwd, cuda_loss;
 cuda_make cuda_loss_bwd, cuda_top_k, cuda_attention, cuda_attention_bwd, cuda_gather,
     cuda_gather_bwd;
-cuda_make cuda_embedding, cuda_embedding_bwd, cuda_pool, cuda_pool_bwd, cuda_user;
+cuda_make cuda_embedding, cuda_embedding_bwd, cuda_pool, cuda_pool_bwd, cuda_on_host;
 cuda_make cuda_add, cuda_sum_batch, cuda_concat, cuda_slice, cuda_slice_bwd, cuda_expand;
 cuda_make cuda_transpose, cuda_reorder, cuda_exchange;
 

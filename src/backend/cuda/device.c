@@ -178,7 +178,7 @@ static void cuda_isa(int index, char *text, size_t bytes) {
 
 static enum status cuda_takes(struct device *device, enum dtype dtype) {
     (void)device;
-    if (dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16) return STATUS_OK;
+    if (dtype == DTYPE_F32 || dtype_is_narrow(dtype)) return STATUS_OK;
     return fail(STATUS_USAGE, "--dtype %s: device cuda has f32, tf32, bf16 and f16",
                 dtype_name(dtype));
 }

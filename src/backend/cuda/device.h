@@ -138,20 +138,34 @@ static __device__ float block_max(float value) {
 
 /* --- functions; twins in op/activation.c --- */
 
-static __device__ __forceinline__ float gelu(float x) {
+static __device__ __forceinline__ float value_relu(float x) {
+    return x < 0 ? 0 : x; /* NaN stays NaN */
+}
+
+static __device__ __forceinline__ float value_gelu(float x) {
     return x * 0.5f * (1 + erff(x * 0.70710678118654752440f));
 }
 
-static __device__ __forceinline__ float gelu_tanh(float x) {
+static __device__ __forceinline__ float value_gelu_tanh(float x) {
     return 0.5f * x * (1 + tanhf(0.79788456080286535588f * (x + 0.044715f * x * x * x)));
 }
 
-static __device__ __forceinline__ float activate(int function, float x) {
-    switch (function) {
-    case CUDA_RELU: return x < 0 ? 0 : x; /* NaN stays NaN */
-    case CUDA_GELU: return gelu(x);
-    case CUDA_GELU_TANH: return gelu_tanh(x);
-    case CUDA_TANH: return tanhf(x);
+static __device__ __forceinline__ float value_tanh(float x) {
+    return tanhf(x);
+}
+
+static __device__ __forceinline__ float value_silu(float x) {
+    return x / (1 + expf(-x));
+}
+
+static __device__ __forceinline__ float activate(int activation, float x) {
+    switch (activation) {
+#define OP(NAME, name, doc)
+#define ACTIVATION(NAME, name, doc)                                                                \
+    case ACTIVATION_##NAME:                                                                        \
+        return value_##name(x);
+#include "op/op.def"
+#undef OP
     default: return x;
     }
 }

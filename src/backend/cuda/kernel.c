@@ -1,5 +1,6 @@
 /* From a call to a kernel: the table of makers, and what makers share. A call with tensors of types
- * that our kernels do not read is refused; operations of the library's users run on the host. */
+ * that our kernels do not read is refused. An operation without a maker, as one of the library's
+ * users, runs on the host. */
 #include "backend/cuda/product.h"
 
 #include <stdio.h>
@@ -11,6 +12,10 @@
 enum { ALIGN = 256 };
 
 static cuda_make *const makers[OP_COUNT] = {
+#define OP(NAME, name, doc)
+#define ACTIVATION(NAME, name, doc) [OP_##NAME] = cuda_map, [OP_##NAME##_BWD] = cuda_map_bwd,
+#include "op/op.def"
+#undef OP
     [OP_CONV2D] = cuda_convolution,
     [OP_CONV2D_BWD_DATA] = cuda_convolution,
     [OP_CONV2D_BWD_WEIGHT] = cuda_convolution,
@@ -30,14 +35,6 @@ static cuda_make *const makers[OP_COUNT] = {
     [OP_BATCH_NORM_APPLY] = cuda_batch_norm_apply,
     [OP_BATCH_NORM_BWD_STATS] = cuda_batch_norm_bwd_stats,
     [OP_BATCH_NORM_BWD_APPLY] = cuda_batch_norm_bwd_apply,
-    [OP_RELU] = cuda_map,
-    [OP_RELU_BWD] = cuda_map_bwd,
-    [OP_GELU] = cuda_map,
-    [OP_GELU_BWD] = cuda_map_bwd,
-    [OP_GELU_TANH] = cuda_map,
-    [OP_GELU_TANH_BWD] = cuda_map_bwd,
-    [OP_TANH] = cuda_map,
-    [OP_TANH_BWD] = cuda_map_bwd,
     [OP_DROPOUT] = cuda_dropout,
     [OP_SOFTMAX] = cuda_softmax,
     [OP_SOFTMAX_BWD] = cuda_softmax_bwd,
@@ -58,8 +55,6 @@ static cuda_make *const makers[OP_COUNT] = {
     [OP_MAX_POOL_BWD] = cuda_pool_bwd,
     [OP_AVG_POOL] = cuda_pool,
     [OP_AVG_POOL_BWD] = cuda_pool_bwd,
-    [OP_USER] = cuda_user,
-    [OP_USER_BWD] = cuda_user,
     [OP_ADD] = cuda_add,
     [OP_SUM_BATCH] = cuda_sum_batch,
     [OP_CONCAT] = cuda_concat,
@@ -73,7 +68,7 @@ static cuda_make *const makers[OP_COUNT] = {
 /* --- layouts of a call --- */
 
 static bool is_real(enum dtype dtype) {
-    return dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16;
+    return dtype == DTYPE_F32 || dtype_is_narrow(dtype);
 }
 
 void cuda_want_plain(struct cuda_kernel *kernel) {
@@ -105,17 +100,6 @@ struct cuda_reals cuda_in(const struct cuda_kernel *kernel, int index, void *con
 
 struct cuda_reals cuda_out(const struct cuda_kernel *kernel, int index, void *const out[]) {
     return (struct cuda_reals){out[index], kernel->call.out[index].dtype};
-}
-
-enum cuda_function cuda_function_of(enum activation activation) {
-    switch (activation) {
-    case ACTIVATION_NONE: return CUDA_IDENTITY;
-    case ACTIVATION_RELU: return CUDA_RELU;
-    case ACTIVATION_TANH: return CUDA_TANH;
-    case ACTIVATION_GELU: return CUDA_GELU;
-    case ACTIVATION_GELU_TANH: return CUDA_GELU_TANH;
-    }
-    CHECK(false, "activation %d", (int)activation);
 }
 
 /* --- scratch --- */
@@ -169,14 +153,15 @@ static bool types_known(const struct op_call *call) {
 
 bool cuda_supports(struct device *device, const struct op_call *call) {
     (void)device;
-    return makers[call->op] != NULL && types_known(call);
+    bool changes = op_def(call->op)->flags & OP_SIDE_EFFECT; /* not those copies on the host */
+    return (makers[call->op] || !changes) && types_known(call);
 }
 
 /* Does this input come narrow where the kernel reads f32? Parameters never do; it is for calls that
  * no graph makes but the rules allow. */
 static bool is_widened(const struct cuda_kernel *kernel, int in) {
     enum dtype dtype = kernel->call.in[in].dtype;
-    return !(kernel->typed >> in & 1) && (dtype == DTYPE_BF16 || dtype == DTYPE_F16);
+    return !(kernel->typed >> in & 1) && dtype_is_narrow(dtype);
 }
 
 static void take_room(struct cuda_kernel *kernel) {
@@ -197,7 +182,7 @@ static enum status widen(const struct cuda_kernel *kernel, void *const in[], voi
         struct cuda_map args = {cuda_in(kernel, i, in),
                                 {to[i], DTYPE_F32},
                                 shape_count(&kernel->call.in[i].shape),
-                                CUDA_IDENTITY};
+                                ACTIVATION_NONE};
         TRY(cuda_launch_wide(cuda_kernel_device(kernel), CUDA_KERNEL_map, args.count, &args,
                              stream));
     }
@@ -212,7 +197,7 @@ enum status cuda_kernel_create(struct device *device, const struct op_call *call
     kernel->base = (struct kernel){.device = device, .name = kernel->name};
     snprintf(kernel->name, sizeof kernel->name, "cuda:%s", op_def(call->op)->name);
     kernel->typed = ~0u;
-    enum status status = makers[call->op](kernel, in);
+    enum status status = (makers[call->op] ? makers[call->op] : cuda_on_host)(kernel, in);
     if (status != STATUS_OK) {
         cuda_kernel_free(&kernel->base);
         return status;

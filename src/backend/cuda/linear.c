@@ -40,7 +40,7 @@ static enum status bring_bias(const struct cuda_kernel *kernel, void *const in[]
     if (dtype == DTYPE_F32) return STATUS_OK;
     void *narrow = cuda_part_at(kernel, PART_BIAS, scratch);
     struct cuda_map args = {
-        cuda_in(kernel, 2, in), {narrow, dtype}, kernel->columns, CUDA_IDENTITY};
+        cuda_in(kernel, 2, in), {narrow, dtype}, kernel->columns, ACTIVATION_NONE};
     *out = narrow;
     return cuda_launch_wide(cuda_kernel_device(kernel), CUDA_KERNEL_map, args.count, &args, stream);
 }
@@ -54,8 +54,7 @@ static enum status run_linear(struct cuda_kernel *kernel, void *const in[], void
     TRY(multiply(kernel, in[0], in[1], bias, out[product], scratch, stream));
     if (call->attrs.activation == ACTIVATION_NONE && !product) return STATUS_OK;
     struct cuda_map args = {cuda_out(kernel, product, out), cuda_out(kernel, 0, out),
-                            kernel->rows * kernel->columns,
-                            cuda_function_of(call->attrs.activation)};
+                            kernel->rows * kernel->columns, call->attrs.activation};
     return cuda_launch_wide(cuda_kernel_device(kernel), CUDA_KERNEL_map, args.count, &args, stream);
 }
 

@@ -76,7 +76,7 @@ static struct cuda_norm_apply apply_args(const struct cuda_kernel *kernel, void 
                                    .shift = in[2],
                                    .planes = kernel->planes,
                                    .epsilon = kernel->call.attrs.norm.epsilon,
-                                   .function = cuda_function_of(kernel->call.attrs.activation)};
+                                   .activation = kernel->call.attrs.activation};
     if (kernel->call.in_count > residual) args.residual = cuda_in(kernel, residual, in);
     return args;
 }

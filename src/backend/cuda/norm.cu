@@ -139,7 +139,7 @@ KERNEL_OF(norm_apply, cuda_norm_apply) {
         float factor = a.scale[c] / sqrtf(a.var[c] + a.epsilon);
         float sum = (get(a.x, i) - a.mean[c]) * factor + a.shift[c];
         if (a.residual.data) sum += get(a.residual, i);
-        float y = activate(a.function, sum);
+        float y = activate(a.activation, sum);
         put(a.y, i, y);
         if (a.mask) a.mask[i] = !(y <= 0);
     }
@@ -178,7 +178,7 @@ KERNEL_OF(norm_apply_wide, cuda_norm_apply) {
         for (int k = 0; k < WIDE; k++) {
             float sum = (v[k] - mean[k]) * factor[k] + shift[k];
             if (a.residual.data) sum += w[k];
-            v[k] = activate(a.function, sum);
+            v[k] = activate(a.activation, sum);
             mask |= (uint64_t)!(v[k] <= 0) << (8 * k);
         }
         put8(a.y, i, v);

@@ -486,26 +486,29 @@ Test(backend_cpu, large_gradients_of_linear_layers_are_packed_by_onednn_in_avx2)
     check_gradients();
 }
 
-/* With its operand kept, without, and as an operation of its own: gelu of a linear layer has the
- * same bits, whoever makes the product. */
-Test(backend_cpu, gelu_of_a_linear_layer_is_gelu) {
+/* With its operand kept, without, and as an operation of its own: an activation of a linear layer
+ * has the same bits, whoever makes the product. */
+Test(backend_cpu, activation_of_a_linear_layer_is_the_activation) {
     static const int64_t sizes[][3] = {{9, 24, 40}, {270, 24, 70}, {270, 1024, 40}};
+    static const enum activation activations[] = {ACTIVATION_GELU, ACTIVATION_GELU_TANH,
+                                                  ACTIVATION_SILU};
     struct device *device = open_cpu(2);
-    for (int i = 0; i < 6; i++) {
-        int64_t rows = sizes[i / 2][0], inputs = sizes[i / 2][1], outputs = sizes[i / 2][2];
+    for (int i = 0; i < 9; i++) {
+        int64_t rows = sizes[i / 3][0], inputs = sizes[i / 3][1], outputs = sizes[i / 3][2];
         struct op_call call = {.op = OP_LINEAR, .in_count = 3};
         call.in[0] = (struct tensor_type){DTYPE_F32, SHAPE(rows, inputs)};
         call.in[1] = (struct tensor_type){DTYPE_F32, SHAPE(outputs, inputs)};
         call.in[2] = (struct tensor_type){DTYPE_F32, SHAPE(outputs)};
         size_t bytes = (size_t)(rows * outputs) * sizeof(float);
         struct result plain = run(device, call);
-        call.attrs.activation = i % 2 ? ACTIVATION_GELU_TANH : ACTIVATION_GELU;
+        call.attrs.activation = activations[i % 3];
         struct result alone = run(device, call);
         call.attrs.saves = true;
         struct result kept = run(device, call);
         eltwise_activation(call.attrs.activation)(plain.out[0], plain.out[0], plain.out[0],
                                                   rows * outputs);
-        cr_expect_eq(memcmp(kept.out[0], plain.out[0], bytes), 0, "%s: another gelu", kept.name);
+        cr_expect_eq(memcmp(kept.out[0], plain.out[0], bytes), 0, "%s: another function",
+                     kept.name);
         cr_expect_eq(memcmp(kept.out[0], alone.out[0], bytes), 0, "%s: keeping shows", kept.name);
         eltwise_activation(call.attrs.activation)(kept.out[1], kept.out[1], kept.out[1],
                                                   rows * outputs);

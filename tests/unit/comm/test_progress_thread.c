@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "comm/tree.h"
+#include "comm/tree_sum.h"
 #include "trial.h"
 
 enum { OPERATIONS = 6, COUNT = 300000 };
@@ -35,7 +35,7 @@ static void alone_body(struct trial *trial, struct comm *comm) {
     for (int k = 0; k < COUNT; k += 997) {
         float leaf[TRIAL_MOST], *leaves[TRIAL_MOST], sum;
         for (int r = 0; r < ranks; r++) leaf[r] = trial_value(r, k + 2), leaves[r] = &leaf[r];
-        tree_sum(leaves, ranks, 0, 1, &sum);
+        comm_tree_sum(leaves, ranks, 0, 1, &sum);
         NEED(data[2][k] == sum);
     }
     comm_set_hooks(comm, NULL);

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "data/dataset.h"
-#include "data/folder_list.h"
+#include "data/image_folder_list.h"
 
 static char root[] = "/tmp/stretto-folder-XXXXXX";
 static char message[8192];
@@ -106,15 +106,15 @@ Test(data_folder, order_is_imagefolders) {
         put_text(path, "x");
         free(path);
     }
-    struct folder_classes classes;
-    struct folder_files files;
-    cr_assert_eq(folder_classes_read(root, "train", &classes), STATUS_OK);
-    cr_assert_eq(folder_files_read(root, "train", &classes, &files), STATUS_OK);
+    struct image_folder_classes classes;
+    struct image_folder_files files;
+    cr_assert_eq(image_folder_classes_read(root, "train", &classes), STATUS_OK);
+    cr_assert_eq(image_folder_files_read(root, "train", &classes, &files), STATUS_OK);
     cr_assert_eq(files.count, sizeof want / sizeof want[0]);
     for (size_t i = 0; i < files.count; i++)
         cr_assert_str_eq(files.file[i].path, want[i], "%zu: %s", i, files.file[i].path);
-    folder_files_free(&files);
-    folder_classes_free(&classes);
+    image_folder_files_free(&files);
+    image_folder_classes_free(&classes);
 }
 
 Test(data_folder, classes_labels_and_size) {

@@ -7,7 +7,7 @@
 #include "kit.h"
 
 enum first { CONV, LINEAR, NORM, ADD };
-enum second { RELU, TANH, GELU, SUM };
+enum second { RELU, TANH, GELU, SILU, SUM };
 
 static int make_first(struct graph *graph, enum first first) {
     int x = graph_input(graph, "x", DTYPE_F32, SHAPE(2, 3, 4, 4));
@@ -31,6 +31,7 @@ static int make_first(struct graph *graph, enum first first) {
 static int make_second(struct graph *graph, enum second second, const char *name, int x) {
     if (second == RELU) return graph_relu(graph, name, x);
     if (second == SUM) return graph_add(graph, name, graph->inputs[0], x);
+    if (second == SILU) return graph_op(graph, name, OP_SILU, NULL, 1, &x);
     return second == TANH ? graph_tanh(graph, name, x) : graph_gelu(graph, name, x, false);
 }
 
@@ -103,6 +104,7 @@ static void check_pair(bool training, enum first first, enum second second, bool
         static const enum activation activations[] = {[RELU] = ACTIVATION_RELU,
                                                       [TANH] = ACTIVATION_TANH,
                                                       [GELU] = ACTIVATION_GELU,
+                                                      [SILU] = ACTIVATION_SILU,
                                                       [SUM] = ACTIVATION_NONE};
         enum activation want = merged ? activations[second] : ACTIVATION_NONE;
         cr_expect_eq(find(graph, "first")->attrs.activation, want);
@@ -112,10 +114,10 @@ static void check_pair(bool training, enum first first, enum second second, bool
 }
 
 Test(graph_fuse, pairs_merge_where_they_may) {
-    static const bool merges[4][4] = {[CONV] = {true, true, false, false},
-                                      [LINEAR] = {true, true, true, false},
-                                      [NORM] = {true, false, false, true},
-                                      [ADD] = {true, false, false, false}};
+    static const bool merges[4][5] = {[CONV] = {true, true, false, false, false},
+                                      [LINEAR] = {true, true, true, true, false},
+                                      [NORM] = {true, false, false, false, true},
+                                      [ADD] = {true, false, false, false, false}};
     for (int first = CONV; first <= ADD; first++) {
         for (int second = RELU; second <= SUM; second++) {
             check_pair(true, (enum first)first, (enum second)second, merges[first][second]);
@@ -125,12 +127,15 @@ Test(graph_fuse, pairs_merge_where_they_may) {
     }
 }
 
-/* Backward reads what gelu was applied to; evaluation does not. In bf16 that is rounded first. */
-Test(graph_fuse, gelu_keeps_its_input_in_training) {
+/* Backward reads what gelu and silu were applied to; evaluation does not. In bf16 and f16 that is
+ * rounded first. */
+Test(graph_fuse, gelu_and_silu_keep_their_input_in_training) {
+    static const enum dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
     for (int training = 0; training < 2; training++)
-        for (int narrow = 0; narrow < 2; narrow++) {
-            struct graph *graph = build(training, LINEAR, GELU, 1);
-            graph->dtype = narrow ? DTYPE_BF16 : DTYPE_F32;
+        for (int i = 0; i < 6; i++) {
+            struct graph *graph = build(training, LINEAR, i % 2 ? SILU : GELU, 1);
+            bool narrow = i > 1;
+            graph->dtype = types[i / 2];
             graph_fuse(graph);
             cr_expect_eq(find(graph, "second") != NULL, narrow);
             cr_expect_eq(find(graph, "first")->out_count, training && !narrow ? 2 : 1);

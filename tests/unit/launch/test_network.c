@@ -111,7 +111,7 @@ static const char *master(const char *name) {
 Test(launch_network, init_addresses) {
     static const struct {
         const char *text;
-        enum init_kind kind;
+        enum init_form kind;
         const char *host;
         int port;
         const char *path;

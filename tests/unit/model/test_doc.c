@@ -143,13 +143,12 @@ static struct layers layers_of(const struct model *model) {
 
 static void expect_layers(const struct model *model, const struct row *row) {
     struct layers layers = layers_of(model);
-    const enum op activations[] = {OP_RELU, OP_GELU, OP_TANH, OP_GELU_TANH};
     char said[64] = "";
-    for (size_t i = 0; i < sizeof activations / sizeof activations[0]; i++) {
+    for (int i = ACTIVATION_NONE + 1; i < ACTIVATION_COUNT; i++) {
         size_t used = strlen(said);
-        if (layers.op[activations[i]])
-            snprintf(said + used, sizeof said - used, "%s%s", used ? ", " : "",
-                     op_def(activations[i])->name);
+        enum op op = op_of_activation((enum activation)i);
+        if (layers.op[op])
+            snprintf(said + used, sizeof said - used, "%s%s", used ? ", " : "", op_def(op)->name);
     }
     cr_expect_str_eq(row->cell[1], layers.norm, "%s", model->name);
     cr_expect_eq((float)strtod(row->cell[2], NULL), layers.epsilon, "%s: epsilon %s, not %g",

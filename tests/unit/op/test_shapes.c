@@ -111,14 +111,12 @@ static const struct misfit misfits[] = {
      IN(F(4, 3), F(4, 3), F(3), F(3), F(3), F(2), F(2, 6))},
     {"shift is [7]", OP_LAYER_NORM, NORM, IN(F(4, 8), F(8), F(7))},
     {"mean is [8]", OP_LAYER_NORM_BWD, NORM, IN(F(4, 8), F(4, 8), F(8), F(8), F(4))},
-    {"1 are needed", OP_RELU, IN(F(4), F(4))},
-    {"dy is [4]", OP_RELU_BWD, IN(F(4), F(5))},
-    {"dy is [4]", OP_TANH_BWD, IN(F(4), F(5))},
-    {"x is of type i32", OP_GELU, IN(I(4))},
-    {"dy is [4]", OP_GELU_BWD, IN(F(4), F(5))},
-    {"dy is [4]", OP_GELU_TANH_BWD, IN(F(4), F(5))},
-    {"x is of type i32", OP_GELU_TANH, IN(I(4))},
-    {"x is of type i32", OP_TANH, IN(I(4))},
+#define OP(NAME, name, doc)
+#define ACTIVATION(NAME, name, doc)                                                                \
+    {"1 are needed", OP_##NAME, IN(F(4), F(4))}, {"x is of type i32", OP_##NAME, IN(I(4))},        \
+        {"dy is [4]", OP_##NAME##_BWD, IN(F(4), F(5))},
+#include "op/op.def"
+#undef OP
     {"probability is 1", OP_DROPOUT, .attrs.dropout = {1, 0}, IN(F(4, 5), KEY(4))},
     {"key is [5]", OP_DROPOUT, .attrs.dropout = {0.1f, 0}, IN(F(4, 5), KEY(5))},
     {"rank 1 to 5", OP_SOFTMAX, IN(SCALAR)},

@@ -98,6 +98,7 @@ static const struct op_case special_cases[] = {
     {"gelu", OP_GELU, IN(F(4))},
     {"gelu_tanh", OP_GELU_TANH, IN(F(4))},
     {"tanh", OP_TANH, IN(F(4))},
+    {"silu", OP_SILU, IN(F(4))},
     {"softmax", OP_SOFTMAX, IN(F(1, 4))},
     {"log_softmax", OP_LOG_SOFTMAX, IN(F(1, 4))},
     {"max_pool", OP_MAX_POOL, .attrs.pool = {{1, 4}, {1, 4}, {0, 0}, false}, IN(F(1, 1, 1, 4))},

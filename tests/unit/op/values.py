@@ -93,6 +93,7 @@ with torch.no_grad():
 row("layer_norm", lambda x, s, b: F.layer_norm(x, (24,), s, b), floats(0, 3, 5, 24), floats(1, 24), floats(2, 24))
 row("relu", F.relu, floats(0, 3, 17))
 row("gelu", F.gelu, floats(0, 4, 33))
+row("silu", F.silu, floats(0, 4, 33))
 row("gelu_tanh", lambda x: F.gelu(x, approximate="tanh"), floats(0, 4, 33))
 row("tanh", torch.tanh, floats(0, 4, 33))
 row("softmax", lambda x: x.softmax(-1), floats(0, 3, 4, 11))
@@ -132,7 +133,7 @@ def special(name, function, x, dy):
 
 
 def print_specials():
-    for name, function in (("relu", F.relu), ("gelu", F.gelu), ("gelu_tanh", lambda x: F.gelu(x, approximate="tanh")), ("tanh", torch.tanh)):
+    for name, function in (("relu", F.relu), ("gelu", F.gelu), ("gelu_tanh", lambda x: F.gelu(x, approximate="tanh")), ("tanh", torch.tanh), ("silu", F.silu)):
         special(name, function, [nan, inf, -inf, -1.0], [1.0, 1.0, 1.0, 1.0])
         special(name, function, [2.0, 0.0, -2.0, -2.0], [nan, 1.0, nan, inf])
     for name, function in (("softmax", lambda x: x.softmax(-1)), ("log_softmax", lambda x: x.log_softmax(-1)),

@@ -11,7 +11,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "record/emit.h"
+#include "record/put_json.h"
 #include "record/metrics.h"
 
 TestSuite(record_metrics, .init = make_folder, .fini = remove_folder);
@@ -19,7 +19,7 @@ TestSuite(record_metrics, .init = make_folder, .fini = remove_folder);
 static const char *number(double value) {
     static char text[64];
     FILE *stream = fmemopen(text, sizeof text, "w");
-    emit_number(stream, value);
+    put_json_number(stream, value);
     fclose(stream);
     return text;
 }
@@ -44,7 +44,7 @@ Test(record_metrics, numbers_are_short_and_exact) {
 Test(record_metrics, texts_are_escaped) {
     char text[64] = "";
     FILE *stream = fmemopen(text, sizeof text, "w");
-    emit_text(stream, "a\"\\\n\x01é");
+    put_json_text(stream, "a\"\\\n\x01é");
     fclose(stream);
     cr_assert_str_eq(text, "\"a\\\"\\\\\\u000a\\u0001é\"");
 }

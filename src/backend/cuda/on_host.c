@@ -1,6 +1,7 @@
-/* Operations of a program that uses the library: they are C functions on host memory, so their
- * operands are copied there, and what they make is copied back. Said once. They know f32 alone:
- * what comes narrow is widened, what goes narrow is rounded, by a kernel on the way. */
+/* Operations without a kernel of their own here, as those of a program that uses the library: their
+ * reference kernels are C functions on host memory, so operands are copied there, and what they
+ * make is copied back. Said once. They know f32 alone: what comes narrow is widened, what goes
+ * narrow is rounded, by a kernel on the way. */
 #include "backend/cuda/cuda.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -9,12 +10,12 @@
 enum { PART_WIDE };
 
 static size_t wide_bytes(const struct tensor_type *type) {
-    return op_dtype_is_narrow(type->dtype) ? (size_t)shape_count(&type->shape) * sizeof(float) : 0;
+    return dtype_is_narrow(type->dtype) ? (size_t)shape_count(&type->shape) * sizeof(float) : 0;
 }
 
 static enum status convert(struct cuda_kernel *kernel, struct cuda_reals from, struct cuda_reals to,
                            const struct shape *shape, CUstream stream) {
-    struct cuda_map args = {from, to, shape_count(shape), CUDA_IDENTITY};
+    struct cuda_map args = {from, to, shape_count(shape), ACTIVATION_NONE};
     TRY(cuda_launch_wide(cuda_kernel_device(kernel), CUDA_KERNEL_map, args.count, &args, stream));
     TRY_CUDA(cuStreamSynchronize(stream));
     return STATUS_OK;
@@ -45,8 +46,8 @@ static enum status store(struct cuda_kernel *kernel, int i, void *const out[], v
                    &type->shape, stream);
 }
 
-static enum status run_user(struct cuda_kernel *kernel, void *const in[], void *const out[],
-                            void *scratch, CUstream stream) {
+static enum status run_on_host(struct cuda_kernel *kernel, void *const in[], void *const out[],
+                               void *scratch, CUstream stream) {
     const struct op_call *call = &kernel->call;
     struct op_call wide = op_call_wide(call);
     void *room = cuda_part_at(kernel, PART_WIDE, scratch);
@@ -57,7 +58,7 @@ static enum status run_user(struct cuda_kernel *kernel, void *const in[], void *
     return STATUS_OK;
 }
 
-enum status cuda_user(struct cuda_kernel *kernel, const struct layout *const in[]) {
+enum status cuda_on_host(struct cuda_kernel *kernel, const struct layout *const in[]) {
     (void)in;
     struct cuda_device *device = cuda_kernel_device(kernel);
     struct op_call wide = op_call_wide(&kernel->call);
@@ -72,9 +73,12 @@ enum status cuda_user(struct cuda_kernel *kernel, const struct layout *const in[
         if (wide_bytes(&kernel->call.out[i]) > most) most = wide_bytes(&kernel->call.out[i]);
     }
     if (most) cuda_part(kernel, PART_WIDE, most);
-    kernel->run = run_user;
+    const struct op_def *def = op_def(wide.op);
+    if (def->scratch_bytes) kernel->host_scratch = mem_new(def->scratch_bytes(&wide));
+    kernel->run = run_on_host;
     if (!device->said_host && !device->base.dry)
-        log_note("operations of your own run on the host: cuda:%d copies their operands",
+        log_note("operations of your own, and those without a kernel for cuda, run on the host: "
+                 "cuda:%d copies their operands",
                  device->base.index);
     device->said_host = true;
     return STATUS_OK;

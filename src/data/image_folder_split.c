@@ -1,5 +1,5 @@
-/* See folder_split.h. */
-#include "data/folder_split.h"
+/* See image_folder_split.h. */
+#include "data/image_folder_split.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,18 +20,18 @@ enum {
     PROBER_FILES = 256 /* files that are worth another thread */
 };
 
-static char *path_of(const struct folder_split *split, const char *path) {
+static char *path_of(const struct image_folder_split *split, const char *path) {
     return *split->base ? folder_path(split->base, path) : mem_text(path);
 }
 
-char *folder_split_file(const struct folder_split *split, int64_t index) {
+char *image_folder_split_file(const struct image_folder_split *split, int64_t index) {
     return path_of(split, split->sample[index].path);
 }
 
 /* --- headers --- */
 
 struct probe {
-    struct folder_split *split;
+    struct image_folder_split *split;
     struct picture_header *header; /* of each file */
     atomic_size_t next;
 };
@@ -49,7 +49,7 @@ static ssize_t read_some(int fd, unsigned char *to, size_t bytes) {
     return (ssize_t)done;
 }
 
-static bool open_picture(const struct folder_split *split, const char *path, int *fd,
+static bool open_picture(const struct image_folder_split *split, const char *path, int *fd,
                          char why[PICTURE_WHY_BYTES]) {
     char *full = path_of(split, path);
     *fd = open(full, O_RDONLY | O_CLOEXEC);
@@ -78,7 +78,7 @@ static bool probe_open(int fd, int64_t bytes, struct picture_header *out,
     return good;
 }
 
-static bool probe_file(const struct folder_split *split, const struct folder_file *file,
+static bool probe_file(const struct image_folder_split *split, const struct image_folder_file *file,
                        struct picture_header *out, char why[PICTURE_WHY_BYTES]) {
     int fd;
     if (file->bytes > FILE_LIMIT) {
@@ -94,10 +94,10 @@ static bool probe_file(const struct folder_split *split, const struct folder_fil
 
 static void *prober(void *argument) {
     struct probe *probe = argument;
-    struct folder_files *files = &probe->split->files;
+    struct image_folder_files *files = &probe->split->files;
     size_t i;
     while ((i = atomic_fetch_add(&probe->next, 1)) < files->count) {
-        struct folder_file *file = &files->file[i];
+        struct image_folder_file *file = &files->file[i];
         char why[PICTURE_WHY_BYTES] = "";
         if (!file->why && !probe_file(probe->split, file, &probe->header[i], why))
             file->why = mem_text(why); /* kept until the files are given back */
@@ -117,7 +117,7 @@ static void probe_all(struct probe *probe) {
 
 /* --- damage --- */
 
-static enum status fail_damaged(const struct folder_split *split, const char *path,
+static enum status fail_damaged(const struct image_folder_split *split, const char *path,
                                 const char *why) {
     char *full = path_of(split, path);
     enum status status =
@@ -127,21 +127,22 @@ static enum status fail_damaged(const struct folder_split *split, const char *pa
     return status;
 }
 
-static void warn_damaged(const struct folder_split *split, const char *path, const char *why) {
+static void warn_damaged(const struct image_folder_split *split, const char *path,
+                         const char *why) {
     char *full = path_of(split, path);
     log_warning("%s: damaged picture, skipped: %s", full, why);
     free(full);
 }
 
 /* Of messages about all files; those given by name have no folder. */
-static const char *whole_name(const struct folder_split *split) {
+static const char *whole_name(const struct image_folder_split *split) {
     return *split->base ? split->base : "--input";
 }
 
 /* In the order of the files, so that every rank names the same. */
-static enum status judge_files(bool skip, struct folder_split *split) {
+static enum status judge_files(bool skip, struct image_folder_split *split) {
     for (size_t i = 0; i < split->files.count; i++) {
-        const struct folder_file *file = &split->files.file[i];
+        const struct image_folder_file *file = &split->files.file[i];
         if (!file->why) continue;
         if (!skip) return fail_damaged(split, file->path, file->why);
         if (split->damaged++ < NAMED) warn_damaged(split, file->path, file->why);
@@ -161,13 +162,13 @@ static void most(size_t value, size_t *so_far) {
     if (value > *so_far) *so_far = value;
 }
 
-static void keep_samples(struct folder_split *split, const struct picture_header *header,
-                         struct folder_room *room) {
-    split->sample = MEM_ARRAY(struct folder_sample, split->files.count);
+static void keep_samples(struct image_folder_split *split, const struct picture_header *header,
+                         struct image_folder_room *room) {
+    split->sample = MEM_ARRAY(struct image_folder_sample, split->files.count);
     for (size_t i = 0; i < split->files.count; i++) {
-        const struct folder_file *file = &split->files.file[i];
+        const struct image_folder_file *file = &split->files.file[i];
         if (file->why) continue;
-        struct folder_sample *sample = &split->sample[split->count++];
+        struct image_folder_sample *sample = &split->sample[split->count++];
         sample->path = file->path;
         sample->label = file->label;
         sample->height = header[i].height;
@@ -177,11 +178,12 @@ static void keep_samples(struct folder_split *split, const struct picture_header
     }
 }
 
-enum status folder_split_open(struct folder_split *split, bool skip, struct folder_room *room) {
+enum status image_folder_split_open(struct image_folder_split *split, bool skip,
+                                    struct image_folder_room *room) {
     struct probe probe = {.split = split,
                           .header = MEM_ARRAY(struct picture_header, split->files.count)};
     for (size_t i = 0; i < split->files.count; i++) {
-        struct folder_file *file = &split->files.file[i];
+        struct image_folder_file *file = &split->files.file[i];
         if (file->why) file->why = mem_text(file->why); /* so that all are given back alike */
     }
     probe_all(&probe);
@@ -191,9 +193,9 @@ enum status folder_split_open(struct folder_split *split, bool skip, struct fold
     return status;
 }
 
-void folder_split_free(struct folder_split *split) {
+void image_folder_split_free(struct image_folder_split *split) {
     for (size_t i = 0; i < split->files.count; i++) free((char *)split->files.file[i].why);
-    folder_files_free(&split->files);
+    image_folder_files_free(&split->files);
     free(split->sample);
     free(split->base);
 }
@@ -205,23 +207,24 @@ static size_t whole_lines(size_t bytes) {
 }
 
 /* Room for a file and one byte more, which tells that it grew. */
-static size_t file_room(const struct folder_room *room) {
+static size_t file_room(const struct image_folder_room *room) {
     return whole_lines(room->file_bytes + 1);
 }
 
-size_t folder_room_bytes(const struct folder_room *room) {
+size_t image_folder_room_bytes(const struct image_folder_room *room) {
     return file_room(room) + whole_lines(room->decoder_bytes) + whole_lines(room->transform_bytes);
 }
 
-void folder_room_transform(struct folder_room *room, const struct folder_sample *sample,
-                           const struct augment *augment) {
+void image_folder_room_transform(struct image_folder_room *room,
+                                 const struct image_folder_sample *sample,
+                                 const struct augment *augment) {
     most(transform_bytes(sample->height, sample->width, augment->out_height, augment->out_width),
          &room->transform_bytes);
 }
 
 /* The whole file into the scratch; one that is longer than at the start is not the same. */
-static bool read_file(const struct folder_room *room, const struct folder_split *split,
-                      const struct folder_sample *sample, struct picture_reading *reading,
+static bool read_file(const struct image_folder_room *room, const struct image_folder_split *split,
+                      const struct image_folder_sample *sample, struct picture_reading *reading,
                       unsigned char *to) {
     int fd;
     if (!open_picture(split, sample->path, &fd, reading->why)) return false;
@@ -235,10 +238,11 @@ static bool read_file(const struct folder_room *room, const struct folder_split 
     return count >= 0 && count <= (ssize_t)room->file_bytes;
 }
 
-bool folder_split_decode(const struct folder_split *split, const struct folder_sample *sample,
-                         const struct augment *augment, uint64_t key,
-                         const struct folder_room *room, char *scratch,
-                         struct picture_reading *reading) {
+bool image_folder_split_decode(const struct image_folder_split *split,
+                               const struct image_folder_sample *sample,
+                               const struct augment *augment, uint64_t key,
+                               const struct image_folder_room *room, char *scratch,
+                               struct picture_reading *reading) {
     char *decoder = scratch + file_room(room),
          *transform = decoder + whole_lines(room->decoder_bytes);
     *reading = (struct picture_reading){.augment = augment,
@@ -250,8 +254,9 @@ bool folder_split_decode(const struct folder_split *split, const struct folder_s
            picture_read(reading);
 }
 
-enum status folder_split_damaged(const struct folder_split *split, struct folder_sample *sample,
-                                 bool skip, const char *why) {
+enum status image_folder_split_damaged(const struct image_folder_split *split,
+                                       struct image_folder_sample *sample, bool skip,
+                                       const char *why) {
     bool said =
         atomic_exchange(&sample->said, true); /* it may be read again, and ahead of its use */
     if (!skip) return said ? STATUS_DATA : fail_damaged(split, sample->path, why);

@@ -4,7 +4,7 @@
  * They are framed as the pictures of the training data were: the centre is taken where those were
  * of several sizes. Of data sets whose images are of one size a picture of that size stays as it
  * is, and of others the centre is taken, too. A model of one channel gets Pillow's grey. */
-#include "data/folder_inputs.h"
+#include "data/image_folder_inputs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,11 +12,11 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "data/folder_split.h"
+#include "data/image_folder_split.h"
 
 struct inputs {
-    struct folder_split split;
-    struct folder_room room;
+    struct image_folder_split split;
+    struct image_folder_room room;
     struct augment whole, centre;
     bool centred; /* all of them */
     bool skip;
@@ -25,7 +25,7 @@ struct inputs {
 };
 
 static const struct augment *augment_of(const struct inputs *inputs,
-                                        const struct folder_sample *sample) {
+                                        const struct image_folder_sample *sample) {
     bool fits = sample->height == inputs->whole.out_height && //
                 sample->width == inputs->whole.out_width;
     return fits && !inputs->centred ? &inputs->whole : &inputs->centre;
@@ -62,19 +62,19 @@ static void set_labels(const struct dataset *dataset, int32_t label, void *const
 static enum status inputs_read(const struct dataset *dataset, enum split split, int64_t index,
                                uint64_t key, void *scratch, void *const out[]) {
     const struct inputs *inputs = dataset->state;
-    struct folder_sample *sample = &inputs->split.sample[index];
+    struct image_folder_sample *sample = &inputs->split.sample[index];
     const struct augment *augment = augment_of(inputs, sample);
     struct picture_reading reading;
     (void)split, (void)key;
     set_labels(dataset, 0, out);
     if (!out[0]) return STATUS_OK;
-    if (!folder_split_decode(&inputs->split, sample, augment, 0, &inputs->room, scratch,
-                             &reading)) {
-        TRY(folder_split_damaged(&inputs->split, sample, inputs->skip, reading.why));
+    if (!image_folder_split_decode(&inputs->split, sample, augment, 0, &inputs->room, scratch,
+                                   &reading)) {
+        TRY(image_folder_split_damaged(&inputs->split, sample, inputs->skip, reading.why));
         memset(out[0], 0, dataset_field_bytes(dataset, 0));
         set_labels(dataset, LABEL_IGNORE, out);
     } else if (inputs->channels == 1) {
-        float *colours = (float *)((char *)scratch + folder_room_bytes(&inputs->room));
+        float *colours = (float *)((char *)scratch + image_folder_room_bytes(&inputs->room));
         to_grey(inputs, &reading.transform, colours, out[0]);
     } else {
         transform_end(&reading.transform, (float(*)[256])inputs->table, PICTURE_CHANNELS, out[0]);
@@ -84,11 +84,11 @@ static enum status inputs_read(const struct dataset *dataset, enum split split, 
 
 static char *inputs_file(const struct dataset *dataset, enum split split, int64_t index) {
     (void)split;
-    return folder_split_file(&((const struct inputs *)dataset->state)->split, index);
+    return image_folder_split_file(&((const struct inputs *)dataset->state)->split, index);
 }
 
 static void free_state(struct inputs *inputs) {
-    folder_split_free(&inputs->split);
+    image_folder_split_free(&inputs->split);
     free(inputs);
 }
 
@@ -126,7 +126,7 @@ static void set_table(const char *paths, const struct dataset *like, struct inpu
 static uint64_t content_hash(const struct inputs *inputs) {
     uint64_t hash = hash64(HASH64_START, inputs->table, sizeof inputs->table);
     for (int64_t i = 0; i < inputs->split.count; i++) {
-        const struct folder_sample *sample = &inputs->split.sample[i];
+        const struct image_folder_sample *sample = &inputs->split.sample[i];
         int32_t size[] = {sample->height, sample->width};
         hash = hash64(hash, sample->path, strlen(sample->path));
         hash = hash64(hash, size, sizeof size);
@@ -138,8 +138,8 @@ static enum status open_pictures(const char *paths, const struct dataset *like,
                                  const struct field *field, struct inputs *inputs) {
     const struct shape *image = &field->shape;
     TRY(check_field(paths, field));
-    TRY(folder_loose_read(paths, &inputs->split.base, &inputs->split.files));
-    TRY(folder_split_open(&inputs->split, inputs->skip, &inputs->room));
+    TRY(image_folder_loose_read(paths, &inputs->split.base, &inputs->split.files));
+    TRY(image_folder_split_open(&inputs->split, inputs->skip, &inputs->room));
     inputs->channels = (int)image->dim[0];
     inputs->centred = like->frame == FRAME_CENTRE;
     inputs->whole = (struct augment){.policy = AUGMENT_NONE,
@@ -149,13 +149,13 @@ static enum status open_pictures(const char *paths, const struct dataset *like,
     inputs->centre = inputs->whole;
     inputs->centre.frame = FRAME_CENTRE;
     for (int64_t i = 0; i < inputs->split.count; i++)
-        folder_room_transform(&inputs->room, &inputs->split.sample[i], &inputs->whole);
+        image_folder_room_transform(&inputs->room, &inputs->split.sample[i], &inputs->whole);
     set_table(paths, like, inputs);
     return STATUS_OK;
 }
 
-enum status folder_inputs_open(const char *paths, const struct dataset *like, bool skip,
-                               struct dataset *out) {
+enum status image_folder_inputs_open(const char *paths, const struct dataset *like, bool skip,
+                                     struct dataset *out) {
     struct inputs *inputs = MEM_NEW(struct inputs);
     inputs->skip = skip;
     enum status status = open_pictures(paths, like, &out->field[0], inputs);
@@ -170,9 +170,9 @@ enum status folder_inputs_open(const char *paths, const struct dataset *like, bo
     out->skips_damaged = skip;
     out->damaged = inputs->split.damaged;
     out->names = like->names;
-    out->scratch_bytes = folder_room_bytes(&inputs->room) + grey_bytes(inputs);
-    out->bytes = sizeof *inputs + inputs->split.files.count *
-                                      (sizeof(struct folder_file) + sizeof(struct folder_sample));
+    out->scratch_bytes = image_folder_room_bytes(&inputs->room) + grey_bytes(inputs);
+    out->bytes = sizeof *inputs + inputs->split.files.count * (sizeof(struct image_folder_file) +
+                                                               sizeof(struct image_folder_sample));
     out->content_hash = content_hash(inputs);
     return STATUS_OK;
 }

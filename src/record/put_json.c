@@ -1,11 +1,11 @@
 /* Errors stay in the stream; whoever closes or commits it looks. */
-#include "record/emit.h"
+#include "record/put_json.h"
 
 #include <math.h>
 
 #include "base/text.h"
 
-void emit_text(FILE *stream, const char *text) {
+void put_json_text(FILE *stream, const char *text) {
     if (!text) {
         fputs("null", stream);
         return;
@@ -22,7 +22,7 @@ void emit_text(FILE *stream, const char *text) {
     putc('"', stream);
 }
 
-void emit_number(FILE *stream, double value) {
+void put_json_number(FILE *stream, double value) {
     if (!isfinite(value)) {
         fputs("null", stream);
         return;

@@ -13,8 +13,8 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "data/folder_inputs.h"
-#include "data/folder_split.h"
+#include "data/image_folder_inputs.h"
+#include "data/image_folder_split.h"
 #include "data/image.h"
 
 static const float cinic_mean[] = {0.47889522f, 0.47227842f, 0.43047404f},
@@ -27,31 +27,32 @@ enum {
 };
 
 struct folder_state {
-    struct folder_classes classes;
-    struct folder_split split[SPLIT_COUNT];
+    struct image_folder_classes classes;
+    struct image_folder_split split[SPLIT_COUNT];
     struct augment augment;
     bool skip;
     bool undivided; /* both splits are all pictures */
-    struct folder_room room;
+    struct image_folder_room room;
     float table[PICTURE_CHANNELS][256];
 };
 
 /* --- opening --- */
 
 static enum status open_split(const char *root, const char *name, struct folder_state *state,
-                              struct folder_split *split) {
+                              struct image_folder_split *split) {
     split->base = strcmp(name, FOLDER_HERE) == 0 ? mem_text(root) : mem_format("%s/%s", root, name);
-    TRY(folder_files_read(root, name, &state->classes, &split->files));
-    return folder_split_open(split, state->skip, &state->room);
+    TRY(image_folder_files_read(root, name, &state->classes, &split->files));
+    return image_folder_split_open(split, state->skip, &state->room);
 }
 
 /* All pictures are to train on and to test on. */
 static enum status share(struct folder_state *state) {
-    struct folder_split *train = &state->split[SPLIT_TRAIN], *test = &state->split[SPLIT_TEST];
+    struct image_folder_split *train = &state->split[SPLIT_TRAIN],
+                              *test = &state->split[SPLIT_TEST];
     test->base = mem_text(train->base);
     test->count = train->count;
     state->undivided = true;
-    test->sample = MEM_ARRAY(struct folder_sample, test->count);
+    test->sample = MEM_ARRAY(struct image_folder_sample, test->count);
     memcpy(test->sample, train->sample, (size_t)test->count * sizeof *test->sample);
     log_note("folder: none of val, valid, validation and test is there: all %lld pictures are "
              "used\n  --split test: those that training would keep for testing",
@@ -62,14 +63,15 @@ static enum status share(struct folder_state *state) {
 /* Without a folder to test on every tenth picture is for that, of fewer than ten the last: as of
  * arrays (arrays.c). They are sorted by class, so that each class has its share. */
 static enum status divide(const char *root, struct folder_state *state) {
-    struct folder_split *train = &state->split[SPLIT_TRAIN], *test = &state->split[SPLIT_TEST];
+    struct image_folder_split *train = &state->split[SPLIT_TRAIN],
+                              *test = &state->split[SPLIT_TEST];
     int64_t all = train->count, part = all < TENTH ? all : TENTH;
     if (all < 2) return fail(STATUS_DATA, "%s: one picture, and none to test with", train->base);
     test->base = mem_text(train->base);
-    test->sample = MEM_ARRAY(struct folder_sample, all / part);
+    test->sample = MEM_ARRAY(struct image_folder_sample, all / part);
     train->count = 0;
     for (int64_t i = 0; i < all; i++) {
-        struct folder_split *to = i % part == part - 1 ? test : train;
+        struct image_folder_split *to = i % part == part - 1 ? test : train;
         to->sample[to->count++] = train->sample[i];
     }
     log_note("folder: none of val, valid, validation and test is there: %s picture is kept for "
@@ -110,12 +112,12 @@ static enum status choose_size(const char *root, const struct dataset_config *co
                                       .out_width = width};
     for (int s = 0; s < SPLIT_COUNT; s++)
         for (int64_t i = 0; i < state->split[s].count; i++)
-            folder_room_transform(&state->room, &state->split[s].sample[i], &state->augment);
+            image_folder_room_transform(&state->room, &state->split[s].sample[i], &state->augment);
     return STATUS_OK;
 }
 
 /* CINIC-10 is known by its classes, CIFAR-10's. */
-static bool is_cinic(const struct folder_classes *classes) {
+static bool is_cinic(const struct image_folder_classes *classes) {
     static const char *const names[] = {"airplane", "automobile", "bird",  "cat",  "deer",
                                         "dog",      "frog",       "horse", "ship", "truck"};
     enum { COUNT = sizeof names / sizeof names[0] };
@@ -134,7 +136,7 @@ static uint64_t content_hash(const struct folder_state *state) {
     hash = hash64(hash, state->table, sizeof state->table);
     for (int s = 0; s < SPLIT_COUNT; s++)
         for (size_t i = 0; i < state->split[s].files.count; i++) {
-            const struct folder_file *file = &state->split[s].files.file[i];
+            const struct image_folder_file *file = &state->split[s].files.file[i];
             int64_t facts[] = {file->label, file->bytes, file->why != NULL};
             hash = hash64(hash, facts, sizeof facts);
             hash = hash64(hash, file->path, strlen(file->path));
@@ -159,18 +161,18 @@ static void describe(struct folder_state *state, struct dataset *out) {
         out->count[s] = state->split[s].count;
         out->damaged += state->split[s].damaged;
         out->bytes += state->split[s].files.count *
-                      (sizeof(struct folder_file) + sizeof(struct folder_sample));
+                      (sizeof(struct image_folder_file) + sizeof(struct image_folder_sample));
     }
     out->undivided = state->undivided;
-    if (state->undivided) out->bytes += out->count[SPLIT_TEST] * sizeof(struct folder_sample);
-    out->scratch_bytes = folder_room_bytes(&state->room);
+    if (state->undivided) out->bytes += out->count[SPLIT_TEST] * sizeof(struct image_folder_sample);
+    out->scratch_bytes = image_folder_room_bytes(&state->room);
     out->content_hash = content_hash(state);
     out->state = state;
 }
 
 static void state_free(struct folder_state *state) {
-    for (int s = 0; s < SPLIT_COUNT; s++) folder_split_free(&state->split[s]);
-    folder_classes_free(&state->classes);
+    for (int s = 0; s < SPLIT_COUNT; s++) image_folder_split_free(&state->split[s]);
+    image_folder_classes_free(&state->classes);
     free(state);
 }
 
@@ -217,7 +219,7 @@ static enum status find_splits(struct place *place) {
     char *test = find_test(place->root);
     bool no_train = !place->name[SPLIT_TRAIN] && !is_there(place->root, train);
     bool flat = no_train && !test && !place->name[SPLIT_TEST];
-    if (flat && !folder_has_classes(place->root))
+    if (flat && !image_folder_has_classes(place->root))
         return fail(
             STATUS_DATA,
             "%s: no folder in it holds pictures, one is needed for each class\n"
@@ -246,7 +248,7 @@ static enum status parse(const char *spec, char *text, struct place *out) {
 static enum status open_place(const struct place *place, const struct dataset_config *config,
                               struct folder_state *state) {
     state->skip = config->skip_damaged;
-    TRY(folder_classes_read(place->root, place->name[SPLIT_TRAIN], &state->classes));
+    TRY(image_folder_classes_read(place->root, place->name[SPLIT_TRAIN], &state->classes));
     for (int s = 0; s < SPLIT_COUNT && place->name[s]; s++)
         TRY(open_split(place->root, place->name[s], state, &state->split[s]));
     if (!place->name[SPLIT_TEST]) TRY(config->whole ? share(state) : divide(place->root, state));
@@ -260,10 +262,11 @@ static enum status open_place(const struct place *place, const struct dataset_co
 
 /* --- reading --- */
 
-static bool read_picture(struct folder_state *state, const struct folder_split *split,
-                         const struct folder_sample *sample, uint64_t key, char *scratch,
+static bool read_picture(struct folder_state *state, const struct image_folder_split *split,
+                         const struct image_folder_sample *sample, uint64_t key, char *scratch,
                          struct picture_reading *reading, float *out) {
-    if (!folder_split_decode(split, sample, &state->augment, key, &state->room, scratch, reading))
+    if (!image_folder_split_decode(split, sample, &state->augment, key, &state->room, scratch,
+                                   reading))
         return false;
     transform_end(&reading->transform, state->table, PICTURE_CHANNELS, out);
     return true;
@@ -272,21 +275,21 @@ static bool read_picture(struct folder_state *state, const struct folder_split *
 static enum status folder_read(const struct dataset *dataset, enum split which, int64_t index,
                                uint64_t key, void *scratch, void *const out[]) {
     struct folder_state *state = dataset->state;
-    const struct folder_split *split = &state->split[which];
-    struct folder_sample *sample = &split->sample[index];
+    const struct image_folder_split *split = &state->split[which];
+    struct image_folder_sample *sample = &split->sample[index];
     struct picture_reading reading;
     *(int32_t *)out[1] = sample->label;
     if (!out[0]) return STATUS_OK;
     if (read_picture(state, split, sample, key, scratch, &reading, out[0])) return STATUS_OK;
-    TRY(folder_split_damaged(split, sample, state->skip, reading.why));
+    TRY(image_folder_split_damaged(split, sample, state->skip, reading.why));
     memset(out[0], 0, dataset_field_bytes(dataset, 0));
     *(int32_t *)out[1] = LABEL_IGNORE;
     return STATUS_OK;
 }
 
-static char *folder_file(const struct dataset *dataset, enum split which, int64_t index) {
+static char *image_folder_file(const struct dataset *dataset, enum split which, int64_t index) {
     const struct folder_state *state = dataset->state;
-    return folder_split_file(&state->split[which], index);
+    return image_folder_split_file(&state->split[which], index);
 }
 
 /* A few pictures of each split, read once so that the libraries' code and tables are in memory:
@@ -335,8 +338,8 @@ const struct dataset_ops dataset_folder = {
     .help = "JPEG and PNG pictures, in a folder for each class, below train and val or alone",
     .library = picture_libraries,
     .open = folder_open,
-    .inputs = folder_inputs_open,
+    .inputs = image_folder_inputs_open,
     .read = folder_read,
-    .file = folder_file,
+    .file = image_folder_file,
     .close = folder_close,
 };

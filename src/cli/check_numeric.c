@@ -5,7 +5,7 @@
  *
  * What one device runs is made from the options of the run: all that say what is trained, none that
  * say how it is spread. */
-#include "cli/numeric.h"
+#include "cli/check_numeric.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -212,7 +212,7 @@ static enum status train_both(struct side *many, struct side *one, struct option
     return compare(many, one);
 }
 
-enum status numeric_check(const struct options *given, int ranks) {
+enum status check_numeric(const struct options *given, int ranks) {
     struct options options = *given, alone;
     struct side many = {.options = &options, .ranks = ranks}, one = {.ranks = 1};
     if (option_is_given(given, OPTION_delay))

@@ -1,6 +1,6 @@
 /* See folder_list.h. Folders are walked by names alone; a file's size is asked of the system, which
  * also tells what is no file. Nothing is opened here. */
-#include "data/folder_list.h"
+#include "data/image_folder_list.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -53,17 +53,18 @@ static enum status names_in(const char *path, struct arena *arena, struct names 
 
 /* --- files --- */
 
-static struct folder_file *add_file(struct folder_files *files, const char *path, int32_t label) {
+static struct image_folder_file *add_file(struct image_folder_files *files, const char *path,
+                                          int32_t label) {
     files->file = mem_grow(files->file, &files->capacity, files->count + 1, sizeof files->file[0]);
-    struct folder_file *file = &files->file[files->count++];
-    *file = (struct folder_file){.path = arena_text(&files->arena, path), .label = label};
+    struct image_folder_file *file = &files->file[files->count++];
+    *file = (struct image_folder_file){.path = arena_text(&files->arena, path), .label = label};
     return file;
 }
 
 /* A walk through the folders of a class; `above` are those that the present one is in. */
 struct walk {
     const char *base; /* the split's folder */
-    struct folder_files *files;
+    struct image_folder_files *files;
     int32_t label;
     int depth;
     struct {
@@ -127,7 +128,7 @@ static enum status walk_folder(struct walk *walk, const char *below, const struc
 /* By folder, then by name: the order of a path is another one where a folder's name is a part of
  * another's. */
 static int by_folder(const void *a, const void *b) {
-    const struct folder_file *one = a, *two = b;
+    const struct image_folder_file *one = a, *two = b;
     const char *slash_one = strrchr(one->path, '/'), *slash_two = strrchr(two->path, '/');
     size_t length_one = (size_t)(slash_one - one->path),
            length_two = (size_t)(slash_two - two->path);
@@ -138,7 +139,7 @@ static int by_folder(const void *a, const void *b) {
 }
 
 static enum status walk_class(const char *base, const char *folder, int32_t label,
-                              struct folder_files *out) {
+                              struct image_folder_files *out) {
     struct walk walk = {.base = base, .files = out, .label = label};
     char *path = mem_format("%s/%s", base, folder);
     size_t before = out->count;
@@ -210,7 +211,7 @@ static enum status check_once(const char *path, const struct names *names) {
     return status;
 }
 
-static enum status classes_of_list(const char *path, struct folder_classes *out) {
+static enum status classes_of_list(const char *path, struct image_folder_classes *out) {
     struct class_names names = {.folder = {.arena = &out->arena}, .name = {.arena = &out->arena}};
     enum status status = each_line(path, class_line, &names);
     if (status == STATUS_OK && names.folder.count == 0)
@@ -222,7 +223,7 @@ static enum status classes_of_list(const char *path, struct folder_classes *out)
     return status;
 }
 
-static enum status classes_of_folders(const char *path, struct folder_classes *out) {
+static enum status classes_of_folders(const char *path, struct image_folder_classes *out) {
     struct names names;
     size_t kept = 0;
     enum status status = names_in(path, &out->arena, &names);
@@ -263,7 +264,7 @@ static bool has_pictures(const char *path) {
     return found;
 }
 
-bool folder_has_classes(const char *root) {
+bool image_folder_has_classes(const char *root) {
     struct arena arena = {0};
     struct names names;
     bool found = false;
@@ -278,11 +279,12 @@ bool folder_has_classes(const char *root) {
     return found;
 }
 
-enum status folder_classes_read(const char *root, const char *train, struct folder_classes *out) {
+enum status image_folder_classes_read(const char *root, const char *train,
+                                      struct image_folder_classes *out) {
     char *list = mem_format("%s/classes.txt", root), *folder = mem_format("%s/%s", root, train),
          *files = mem_format("%s.txt", folder);
     enum status status = STATUS_OK;
-    *out = (struct folder_classes){0};
+    *out = (struct image_folder_classes){0};
     if (file_exists(list))
         status = classes_of_list(list, out);
     else if (!file_exists(files))
@@ -293,23 +295,23 @@ enum status folder_classes_read(const char *root, const char *train, struct fold
     return status;
 }
 
-void folder_classes_free(struct folder_classes *classes) {
+void image_folder_classes_free(struct image_folder_classes *classes) {
     free(classes->folder);
     free(classes->name);
     arena_free(&classes->arena);
-    *classes = (struct folder_classes){0};
+    *classes = (struct image_folder_classes){0};
 }
 
 /* --- the pictures of a split --- */
 
 struct listing {
     const char *base;
-    struct folder_classes *classes;
-    struct folder_files *files;
+    struct image_folder_classes *classes;
+    struct image_folder_files *files;
 };
 
 /* A class's number, by its folder's name or as digits; -1: neither. */
-static int64_t label_of(const struct folder_classes *classes, const char *text) {
+static int64_t label_of(const struct image_folder_classes *classes, const char *text) {
     for (int64_t c = 0; classes->folder && c < classes->count; c++)
         if (strcmp(classes->folder[c], text) == 0) return c;
     char *end;
@@ -332,7 +334,7 @@ static enum status file_line(void *context, const char *path, int number, char *
     if (!listing->classes->folder && label >= listing->classes->count)
         listing->classes->count = label + 1;
     char *full = mem_format("%s/%s", listing->base, word);
-    struct folder_file *file = add_file(listing->files, word, (int32_t)label);
+    struct image_folder_file *file = add_file(listing->files, word, (int32_t)label);
     struct stat info;
     if (stat(full, &info) != 0)
         file->why = arena_text(&listing->files->arena, strerror(errno));
@@ -346,7 +348,7 @@ static enum status file_line(void *context, const char *path, int number, char *
 
 /* Names of folders that are no class. ImageFolder would give them numbers of their own, and so
  * shift those of others. */
-static enum status check_folders(const char *base, const struct folder_classes *classes) {
+static enum status check_folders(const char *base, const struct image_folder_classes *classes) {
     struct arena arena = {0};
     struct names names;
     enum status status = names_in(base, &arena, &names);
@@ -366,8 +368,8 @@ static enum status check_folders(const char *base, const struct folder_classes *
     return status;
 }
 
-static enum status files_of_classes(const char *base, const struct folder_classes *classes,
-                                    struct folder_files *out) {
+static enum status files_of_classes(const char *base, const struct image_folder_classes *classes,
+                                    struct image_folder_files *out) {
     if (!classes->folder)
         return fail(STATUS_DATA,
                     "%s: classes have no names, so its pictures have no label\n"
@@ -379,11 +381,12 @@ static enum status files_of_classes(const char *base, const struct folder_classe
     return STATUS_OK;
 }
 
-enum status folder_files_read(const char *root, const char *split, struct folder_classes *classes,
-                              struct folder_files *out) {
+enum status image_folder_files_read(const char *root, const char *split,
+                                    struct image_folder_classes *classes,
+                                    struct image_folder_files *out) {
     char *base = mem_format("%s/%s", root, split), *list = mem_format("%s.txt", base);
     struct listing listing = {base, classes, out};
-    *out = (struct folder_files){0};
+    *out = (struct image_folder_files){0};
     enum status status = file_exists(list) ? each_line(list, file_line, &listing)
                                            : files_of_classes(base, classes, out);
     if (status == STATUS_OK && out->count == 0)
@@ -397,10 +400,12 @@ enum status folder_files_read(const char *root, const char *split, struct folder
 /* --- pictures without classes --- */
 
 static int by_path(const void *a, const void *b) {
-    return strcmp(((const struct folder_file *)a)->path, ((const struct folder_file *)b)->path);
+    return strcmp(((const struct image_folder_file *)a)->path,
+                  ((const struct image_folder_file *)b)->path);
 }
 
-static enum status loose_in(const char *base, const struct stat *info, struct folder_files *out) {
+static enum status loose_in(const char *base, const struct stat *info,
+                            struct image_folder_files *out) {
     struct walk walk = {.base = base, .files = out, .depth = 1};
     struct arena arena = {0};
     struct names names;
@@ -418,7 +423,7 @@ static enum status loose_in(const char *base, const struct stat *info, struct fo
     return status;
 }
 
-static enum status loose_one(const char *path, struct folder_files *out) {
+static enum status loose_one(const char *path, struct image_folder_files *out) {
     struct stat info;
     if (!*path) return fail(STATUS_USAGE, "--input: a name is empty: a comma too many?");
     if (stat(path, &info) != 0)
@@ -430,10 +435,11 @@ static enum status loose_one(const char *path, struct folder_files *out) {
     return STATUS_OK;
 }
 
-enum status folder_loose_read(const char *paths, char **base, struct folder_files *out) {
+enum status image_folder_loose_read(const char *paths, char **base,
+                                    struct image_folder_files *out) {
     struct stat info;
     bool there = stat(paths, &info) == 0;
-    *out = (struct folder_files){0};
+    *out = (struct image_folder_files){0};
     *base = mem_text(there && S_ISDIR(info.st_mode) ? paths : "");
     for (size_t end = strlen(*base); end > 1 && (*base)[end - 1] == '/';) (*base)[--end] = 0;
     if (**base) return loose_in(*base, &info, out);
@@ -445,8 +451,8 @@ enum status folder_loose_read(const char *paths, char **base, struct folder_file
     return status;
 }
 
-void folder_files_free(struct folder_files *files) {
+void image_folder_files_free(struct image_folder_files *files) {
     free(files->file);
     arena_free(&files->arena);
-    *files = (struct folder_files){0};
+    *files = (struct image_folder_files){0};
 }

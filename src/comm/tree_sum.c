@@ -1,7 +1,7 @@
 /* The fixed tree over n terms is recursive: its left half holds the largest power of two below n,
  * the right half the rest. Up to four terms are added in registers; more go through blocks small
  * enough to stay in the first cache, so each term is read from memory once whatever n is. */
-#include "comm/tree.h"
+#include "comm/tree_sum.h"
 
 #include <string.h>
 
@@ -67,7 +67,7 @@ static void sum_block(float *const term[], int terms, int64_t at, int64_t count,
     }
 }
 
-void tree_sum(float *const term[], int terms, int64_t at, int64_t count, float *out) {
+void comm_tree_sum(float *const term[], int terms, int64_t at, int64_t count, float *out) {
     for (int64_t i = 0; i < count; i += BLOCK)
         sum_block(term, terms, at + i, count - i < BLOCK ? count - i : BLOCK, out + i);
 }
@@ -81,7 +81,7 @@ static void sum_many_all(float *const term[], int terms, int64_t at, int64_t cou
     }
 }
 
-void tree_sum_all(float *const term[], int terms, int64_t at, int64_t count) {
+void comm_tree_sum_all(float *const term[], int terms, int64_t at, int64_t count) {
     switch (terms) {
     case 1: break;
     case 2: add_2_all(term[0] + at, term[1] + at, count); break;
