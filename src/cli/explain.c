@@ -5,9 +5,9 @@
 
 #include "base/log.h"
 #include "cli/cli.h"
-#include "run/folder.h"
 #include "run/outputs.h"
 #include "run/resume.h"
+#include "run/run_folder.h"
 #include "run/session.h"
 #include "run/start.h"
 #include "view/fit.h"

@@ -13,9 +13,9 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "data/image.h"
 #include "data/image_folder_inputs.h"
 #include "data/image_folder_split.h"
-#include "data/image.h"
 
 static const float cinic_mean[] = {0.47889522f, 0.47227842f, 0.43047404f},
                    cinic_std[] = {0.24205776f, 0.23828046f, 0.25874835f};
@@ -310,8 +310,8 @@ static void warm_up(const struct dataset *dataset) {
     region_free(&scratch);
 }
 
-static enum status folder_open(const char *argument, const struct dataset_config *config,
-                               struct dataset *out) {
+static enum status run_folder_open(const char *argument, const struct dataset_config *config,
+                                   struct dataset *out) {
     char *text = mem_text(argument);
     struct place place;
     struct folder_state *state = MEM_NEW(struct folder_state);
@@ -337,7 +337,7 @@ const struct dataset_ops dataset_folder = {
     .argument = "DIR[,train=NAME,test=NAME]",
     .help = "JPEG and PNG pictures, in a folder for each class, below train and val or alone",
     .library = picture_libraries,
-    .open = folder_open,
+    .open = run_folder_open,
     .inputs = image_folder_inputs_open,
     .read = folder_read,
     .file = image_folder_file,

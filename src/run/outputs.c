@@ -15,7 +15,7 @@
 #include "exec/checkpoint.h"
 #include "job/paths.h"
 #include "record/draw.h"
-#include "run/folder.h"
+#include "run/run_folder.h"
 
 /* The options that name what is written, and the kind of it by how the name ends. */
 static const struct row {
@@ -68,7 +68,8 @@ static enum status check_inputs(const struct output *output, const struct option
 /* --- files of a run --- */
 
 static bool is_part_of(const char *folder, const char *name, const char *own) {
-    if (folder_is_run_name(name) && ((own && strcmp(own, folder) == 0) || folder_is_run(folder)))
+    if (run_folder_is_run_name(name) &&
+        ((own && strcmp(own, folder) == 0) || run_folder_is_run(folder)))
         return true;
     return strncmp(name, "step-", 5) == 0 && checkpoint_is_ours(folder);
 }
@@ -323,7 +324,7 @@ static enum status check_kept(void *context, const char *path, const char *label
     bool goes = real && strcmp(real, folder) == 0 && strcmp(label, "--weights") == 0;
     if (real && strncmp(real, folder, length) == 0 && real[length] == '/') {
         char *name = mem_format("%.*s", (int)strcspn(real + length + 1, "/"), real + length + 1);
-        goes = folder_is_run_name(name);
+        goes = run_folder_is_run_name(name);
         free(name);
     }
     free(real);

@@ -21,9 +21,9 @@
 #include "launch/rendezvous.h"
 #include "plan/graphs.h"
 #include "plan/resolve.h"
-#include "run/folder.h"
 #include "run/judge.h"
 #include "run/refusal.h"
+#include "run/run_folder.h"
 #include "run/session.h"
 #include "view/explain.h"
 
@@ -232,7 +232,7 @@ static enum status share_folder(struct rank *rank) {
     }
     if (start_keeps_run(rank->start)) {
         TRY(start_check_weights(rank->start, &session->job));
-        TRY(folder_open(options, &session->folder, &session->lock));
+        TRY(run_folder_open(options, &session->folder, &session->lock));
         return control_put(rank->control, "folder", session->folder, strlen(session->folder));
     }
     size_t bytes;

@@ -15,9 +15,9 @@
 #include "base/text.h"
 #include "record/range_test.h"
 #include "record/report.h"
-#include "run/folder.h"
 #include "run/missed.h"
 #include "run/peak.h"
+#include "run/run_folder.h"
 #include "run/session.h"
 #include "stretto.h"
 

@@ -17,8 +17,8 @@
 #include "launch/waiting.h"
 #include "model/pretrained.h"
 #include "plan/resolve.h"
-#include "run/folder.h"
 #include "run/resume.h"
+#include "run/run_folder.h"
 #include "run/run_timeline.h"
 #include "run/session.h"
 #include "stretto.h"
@@ -354,7 +354,7 @@ static enum status write_results(struct session *session, bool good) {
         watch_lacks(watch, checkpoint_write_model(session->engine, model, NULL),
                     "model.safetensors");
     if (good && !is_spread(session) && file_exists(model))
-        watch_lacks(watch, folder_remove_parts(session->folder), "the model");
+        watch_lacks(watch, run_folder_remove_parts(session->folder), "the model");
     if (good && is_spread(session)) watch_lacks(watch, session->model_status, "the model");
     struct run_timeline *timeline = good ? run_timeline_new(session) : NULL;
     run_timeline_summary(timeline, &session->summary);

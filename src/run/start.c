@@ -12,10 +12,10 @@
 #include "launch/rendezvous.h"
 #include "plan/resolve.h"
 #include "plan/strategy.h"
-#include "run/folder.h"
 #include "run/narrow_gain.h"
 #include "run/option_files.h"
 #include "run/resume.h"
+#include "run/run_folder.h"
 #include "run/trained.h"
 #include "view/explain.h"
 
@@ -100,7 +100,7 @@ static enum status check_folder(const struct start *start, const struct job *job
     bool saves = resolve_period(&job->plan->config, job->options.save_every) > 0,
          keeps = start_keeps_run(start);
     if (start->kind == START_RANK && !keeps) return STATUS_OK;
-    return folder_check(&job->options, keeps, saves ? checkpoint_bytes(job->plan) : 0);
+    return run_folder_check(&job->options, keeps, saves ? checkpoint_bytes(job->plan) : 0);
 }
 
 enum status start_check(const struct start *start, const struct job *job) {
@@ -144,7 +144,7 @@ enum status start_open(const struct start *start, const struct job *job, char **
     warn_crowded(job);
     if (start->use) return STATUS_OK;
     start_advise(job);
-    if (!start_keeps_run(start)) return folder_follow(&job->options, folder);
-    TRY(folder_open(&job->options, folder, lock));
+    if (!start_keeps_run(start)) return run_folder_follow(&job->options, folder);
+    TRY(run_folder_open(&job->options, folder, lock));
     return saves ? explain_save_program(job->plan, job->options.save_program) : STATUS_OK;
 }

@@ -11,8 +11,8 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "record/put_json.h"
 #include "record/metrics.h"
+#include "record/put_json.h"
 
 TestSuite(record_metrics, .init = make_folder, .fini = remove_folder);
 

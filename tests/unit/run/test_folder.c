@@ -9,7 +9,7 @@
 #include "../exec/kit.h"
 #include "base/file.h"
 #include "base/mem.h"
-#include "run/folder.h"
+#include "run/run_folder.h"
 
 TestSuite(run_folder, .init = kit_enter, .fini = kit_leave);
 
@@ -36,7 +36,7 @@ Test(run_folder, a_name_belongs_to_whoever_made_the_folder) {
         char *folder;
         rivals = others;
         calls = (struct calls){.making = be_faster};
-        cr_assert_eq(folder_open(&options, &folder, &lock), STATUS_OK);
+        cr_assert_eq(run_folder_open(&options, &folder, &lock), STATUS_OK);
         cr_expect_eq(rivals, 0);
         char *theirs = mem_format("%s/metrics.jsonl", folder);
         cr_expect(!file_exists(theirs), "%s is another run's", folder);

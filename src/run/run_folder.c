@@ -1,5 +1,5 @@
 /* See folder.h. */
-#include "run/folder.h"
+#include "run/run_folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -36,7 +36,7 @@ static bool has(const char *folder, const char *name) {
 }
 
 /* Marked by a run as it began, or by what it left; a name like config.yml alone is anybody's. */
-bool folder_is_run(const char *folder) {
+bool run_folder_is_run(const char *folder) {
     char *summary = folder_path(folder, "summary.json"), *saves = folder_path(folder, checkpoints);
     bool is = has(folder, mark) || summary_is_ours(summary) || checkpoint_is_ours(saves);
     free(summary);
@@ -79,7 +79,7 @@ static bool is_listed(const char *name) {
     return is;
 }
 
-bool folder_is_run_name(const char *name) {
+bool run_folder_is_run_name(const char *name) {
     return is_listed(name) || is_numbered(name) || strcmp(name, checkpoints) == 0 ||
            strcmp(name, ".stretto-lock") == 0;
 }
@@ -99,7 +99,7 @@ static bool is_in_parts(const char *name) {
     return is_shard(name) || strcmp(name, "model.safetensors.index.json") == 0;
 }
 
-enum status folder_remove_parts(const char *folder) {
+enum status run_folder_remove_parts(const char *folder) {
     return folder_remove_named(folder, is_in_parts);
 }
 
@@ -227,7 +227,7 @@ static enum status refuse_filled(const char *folder) {
 /* What is in the folder and must not be written over; changes nothing. */
 static enum status refuse_run(const struct options *options, const char *folder) {
     const char *name = in_the_way(folder);
-    bool run = folder_is_run(folder);
+    bool run = run_folder_is_run(folder);
     TRY(outputs_judge_folder(folder, "--out"));
     if (run && options->overwrite) TRY(outputs_keep_inputs(options, folder));
     if (run && (!name || options->resume || options->overwrite)) return STATUS_OK;
@@ -240,12 +240,12 @@ static enum status refuse_run(const struct options *options, const char *folder)
 
 static enum status make_room(const struct options *options, const char *folder) {
     TRY(refuse_run(options, folder));
-    if (!(options->resume || options->overwrite) || !folder_is_run(folder)) return STATUS_OK;
+    if (!(options->resume || options->overwrite) || !run_folder_is_run(folder)) return STATUS_OK;
     TRY(folder_remove_named(folder, is_leftover));
     return options->overwrite ? remove_run(folder) : STATUS_OK;
 }
 
-enum status folder_open(const struct options *options, char **out, struct lock **lock) {
+enum status run_folder_open(const struct options *options, char **out, struct lock **lock) {
     char *folder;
     struct lock *taken = NULL;
     TRY(make(options, &folder));
@@ -262,7 +262,7 @@ enum status folder_open(const struct options *options, char **out, struct lock *
     return status;
 }
 
-enum status folder_follow(const struct options *options, char **out) {
+enum status run_folder_follow(const struct options *options, char **out) {
     char *folder;
     TRY(make(options, &folder));
     enum status status = try_write(folder, folder);
@@ -340,7 +340,7 @@ static enum status check_space(const struct options *options, const char *folder
                 text_size((int64_t)room, has));
 }
 
-enum status folder_check(const struct options *options, bool keeps, uint64_t bytes) {
+enum status run_folder_check(const struct options *options, bool keeps, uint64_t bytes) {
     char *folder = name_of(options);
     enum status status = keeps ? outputs_judge_folder(folder, "--out") : STATUS_OK;
     /* a name of our own choice that another run takes meanwhile is no obstacle */
