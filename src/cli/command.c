@@ -107,7 +107,7 @@ static enum status run_command(const struct command *command, int argc, char **a
     if (options.help)
         cli_print_options(command->id, stdout);
     else if (!reads_later(&options))
-        status = option_files_apply(&options, &options);
+        status = run_option_files_apply(&options, &options);
     if (status == STATUS_OK && !options.help) status = command->run(&options);
     options_free(&options);
     return status;

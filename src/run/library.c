@@ -135,7 +135,7 @@ static enum status open_run(struct stretto_run *run) {
     if (run->options.resume)
         return fail(STATUS_USAGE,
                     "--resume is of the command\n  stretto_resume goes on from a checkpoint");
-    TRY(option_files_apply(&run->options, &run->options));
+    TRY(run_option_files_apply(&run->options, &run->options));
     TRY(find_start(run));
     run->start.folderless = true;
     run->start.info.forward_batch = run->config.forward_batch;

@@ -72,7 +72,7 @@ static enum status apply_placement(struct options *options, const struct options
     return status;
 }
 
-enum status option_files_check_hosts(const struct options *options, int first, int count) {
+enum status run_option_files_check_hosts(const struct options *options, int first, int count) {
     struct stage_placement placement;
     enum status status = STATUS_OK;
     if (!option_is_given(options, OPTION_placement)) return STATUS_OK;
@@ -135,7 +135,7 @@ static enum status apply_deepspeed(struct options *options, const struct options
     return status;
 }
 
-enum status option_files_apply(struct options *options, const struct options *named) {
+enum status run_option_files_apply(struct options *options, const struct options *named) {
     bool placed = option_is_given(options, OPTION_placement),
          deepspeed = option_is_given(options, OPTION_deepspeed);
     if (placed) TRY(apply_placement(options, named));

@@ -9,10 +9,10 @@
  * checks all together again. `named` has what the user named: `options`, but for a run that is
  * resumed, which has kept others; these the files replace. Nothing without such files. The keys of
  * a DeepSpeed file that have no effect are said by whoever keeps the run. */
-enum status option_files_apply(struct options *options, const struct options *named);
+enum status run_option_files_apply(struct options *options, const struct options *named);
 
 /* Local, blocking (reads the file). Refuses (STATUS_USAGE) ranks that --placement puts on another
  * host: `count` of them from `first` are on this one. */
-enum status option_files_check_hosts(const struct options *options, int first, int count);
+enum status run_option_files_check_hosts(const struct options *options, int first, int count);
 
 #endif

@@ -80,7 +80,7 @@ static enum status merge(const struct options *given, const char *path, struct o
     if (status == STATUS_OK && path) status = refuse_weights(given, &merged);
     if (status == STATUS_OK && is_another_strategy(given, &merged)) forget_layout(given, &merged);
     if (status == STATUS_OK) status = resume_apply_given(given, &merged);
-    if (status == STATUS_OK) status = option_files_apply(&merged, given);
+    if (status == STATUS_OK) status = run_option_files_apply(&merged, given);
     if (status == STATUS_OK)
         *out = merged;
     else

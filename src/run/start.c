@@ -29,9 +29,9 @@ static enum status refuse_threads(const struct launch_identity *identity) {
 /* The ranks of this process, or those that it will start. */
 static enum status check_hosts(const struct options *options, const struct start *start) {
     if (start->kind == START_LAUNCHER)
-        return option_files_check_hosts(options, start->layout.first_rank, start->layout.count);
+        return run_option_files_check_hosts(options, start->layout.first_rank, start->layout.count);
     int count = start->kind == START_THREADS ? start->info.local_ranks : 1;
-    return option_files_check_hosts(options, start->info.rank, count);
+    return run_option_files_check_hosts(options, start->info.rank, count);
 }
 
 enum status start_find(const struct options *options, struct start *out) {

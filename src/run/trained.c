@@ -253,7 +253,7 @@ static enum status merge(const struct options *given, struct options *out) {
     if (names_data(given))
         TRY(option_set(out, OPTION_data, given->input, "--input", OPTION_FROM_COMMAND_LINE));
     TRY(know_own(own, given, out));
-    return option_files_apply(out, out);
+    return run_option_files_apply(out, out);
 }
 
 enum status trained_with(const struct options *given, enum status (*run)(const struct options *)) {
