@@ -105,11 +105,11 @@ static const struct {
 #include "run/output_kinds.def"
 };
 
-const char *output_words(enum output_kind kind) {
+const char *outputs_words(enum output_kind kind) {
     return kinds[kind].words;
 }
 
-bool output_is_new(enum output_kind kind) {
+bool outputs_is_new(enum output_kind kind) {
     return kinds[kind].is == NULL;
 }
 
@@ -128,7 +128,7 @@ static bool is_kind(int kind, const struct head *head) {
     return kinds[kind].is && kinds[kind].is(head);
 }
 
-enum status output_kind_of(const char *path, enum output_kind wanted, enum output_kind *out) {
+enum status outputs_kind_of(const char *path, enum output_kind wanted, enum output_kind *out) {
     struct head head;
     int kind = 0;
     TRY(read_head(path, &head));

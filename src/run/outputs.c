@@ -102,26 +102,26 @@ static enum status refuse_owned(const char *path, const char *label, const char 
 
 static enum status check_kind(const struct output *output) {
     enum output_kind kind;
-    TRY(output_kind_of(output->path, output->kind, &kind));
+    TRY(outputs_kind_of(output->path, output->kind, &kind));
     if (kind == output->kind) return STATUS_OK;
     if (kind < OUTPUT_KINDS)
         return fail(STATUS_USAGE, "%s %s: the file there is %s, not %s, and is not written over",
-                    output->label, output->path, output_words(kind), output_words(output->kind));
+                    output->label, output->path, outputs_words(kind), outputs_words(output->kind));
     return fail(STATUS_USAGE, "%s %s: the file there is not %s, and is not written over",
-                output->label, output->path, output_words(output->kind));
+                output->label, output->path, outputs_words(output->kind));
 }
 
 static enum status check_there(const struct output *output) {
     struct stat info;
     if (stat(output->path, &info) != 0) {
-        if (!output_is_new(output->kind) || !file_exists(output->path)) return STATUS_OK;
+        if (!outputs_is_new(output->kind) || !file_exists(output->path)) return STATUS_OK;
         return fail(STATUS_USAGE, "%s %s: a link is there, and is not written over", output->label,
                     output->path);
     }
     if (S_ISDIR(info.st_mode))
         return fail(STATUS_USAGE, "%s %s: a folder, where a file is to be written", output->label,
                     output->path);
-    if (output_is_new(output->kind))
+    if (outputs_is_new(output->kind))
         return fail(STATUS_USAGE, "%s %s: the file exists and is not written over", output->label,
                     output->path);
     /* what is no regular file is refused by whoever would write it */

@@ -41,10 +41,10 @@ bool outputs_are_written(enum option_id id);
 
 /* Local, blocking. What a regular file is, by its content: `wanted` where it may be that and
  * another, OUTPUT_KINDS where it is none. Fails, logged, where it cannot be read. */
-enum status output_kind_of(const char *path, enum output_kind wanted, enum output_kind *out);
+enum status outputs_kind_of(const char *path, enum output_kind wanted, enum output_kind *out);
 /* Local. "a profile". */
-const char *output_words(enum output_kind kind);
+const char *outputs_words(enum output_kind kind);
 /* Local. Whether there are no older ones that a newer one replaces. */
-bool output_is_new(enum output_kind kind);
+bool outputs_is_new(enum output_kind kind);
 
 #endif
