@@ -82,7 +82,7 @@ static enum status open_jobs(struct local_ranks *ranks) {
     if (is_process(ranks)) return local_ranks_do(ranks, open_process, ranks);
     TRY(local_ranks_do(ranks, open_first, ranks));
     for (int r = 0; r < ranks->count && ranks->count > 1; r++)
-        thread_positions_show(&ranks->positions, r, ranks->rank[r].session);
+        run_thread_positions_show(&ranks->positions, r, ranks->rank[r].session);
     return local_ranks_do(ranks, open_other, ranks);
 }
 
@@ -108,7 +108,7 @@ enum status local_ranks_open(const struct options *options, const struct start *
                                   .world = start->info.ranks,
                                   .apart = apart};
     ranks->rank = MEM_ARRAY(struct local_rank, ranks->count);
-    thread_positions_new(ranks->count, &ranks->positions);
+    run_thread_positions_new(ranks->count, &ranks->positions);
     control_describe_records(watch_describe_position);
     set_up(ranks);
     enum status status = rank_threads_open(ranks->count, apart, &ranks->threads);
@@ -150,7 +150,7 @@ void local_ranks_close(struct local_ranks **pointer) {
     if (ranks->threads && !is_process(ranks)) local_ranks_try(ranks, end_first, NULL);
     rank_threads_close(&ranks->threads);
     bytes_free(&ranks->program);
-    thread_positions_free(&ranks->positions);
+    run_thread_positions_free(&ranks->positions);
     free(ranks->rank);
     free(ranks);
     *pointer = NULL;

@@ -18,11 +18,11 @@ struct thread_position {
     struct control_stall stall;
 };
 
-void thread_positions_new(int ranks, struct thread_positions *out) {
+void run_thread_positions_new(int ranks, struct thread_positions *out) {
     *out = (struct thread_positions){ranks, MEM_ARRAY(struct thread_position, ranks)};
 }
 
-void thread_positions_free(struct thread_positions *positions) {
+void run_thread_positions_free(struct thread_positions *positions) {
     free(positions->of);
     *positions = (struct thread_positions){0};
 }
@@ -72,7 +72,8 @@ static void on_waiting(void *context, int peer, const char *what, int64_t since_
     stop_end_stalled(at->rank, since_ns, limit_s);
 }
 
-void thread_positions_show(struct thread_positions *positions, int rank, struct session *session) {
+void run_thread_positions_show(struct thread_positions *positions, int rank,
+                               struct session *session) {
     struct thread_position *at = &positions->of[rank];
     at->all = positions;
     at->rank = rank;

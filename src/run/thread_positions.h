@@ -13,11 +13,12 @@ struct thread_positions {
 };
 
 /* Local. Room for so many ranks; nothing may move it while one runs. */
-void thread_positions_new(int ranks, struct thread_positions *out);
-void thread_positions_free(struct thread_positions *positions);
+void run_thread_positions_new(int ranks, struct thread_positions *out);
+void run_thread_positions_free(struct thread_positions *positions);
 
 /* Local. Makes known where a rank is. The session stays where it is. */
-void thread_positions_show(struct thread_positions *positions, int rank, struct session *session);
+void run_thread_positions_show(struct thread_positions *positions, int rank,
+                               struct session *session);
 /* Local. To what its communicators report whom it waits for. */
 const struct comm_link *thread_positions_link(const struct thread_positions *positions, int rank);
 
