@@ -41,7 +41,7 @@ static void bound(struct forecast *forecast, const struct plan *plan, const stru
     if (!given && !costs->section) estimate = estimate_relative(step, PROFILE_RATE_DEVIATION);
     if (costs->section) {
         double *uses = uses_on_path(forecast);
-        estimate.variance = plan_costs_variance(plan, &forecast->costs, uses) +
+        estimate.variance = sim_costs_variance(plan, &forecast->costs, uses) +
                             common_variance(step, &costs->section->rate[PROFILE_TOGETHER]);
         free(uses);
     }
@@ -63,7 +63,7 @@ static enum status simulate(struct forecast *forecast) {
 enum status forecast_new(const struct plan *plan, const struct costs *costs, bool apart,
                          struct forecast *out) {
     struct forecast forecast = {.units = costs->units != NULL};
-    TRY(plan_costs_new(plan, costs, &forecast.costs));
+    TRY(sim_costs_new(plan, costs, &forecast.costs));
     if (plan->config.forward) forecast.round = program_round(plan->program);
     forecast.input = (struct sim_input){.program = forecast.round ? forecast.round : plan->program,
                                         .costs = forecast.costs.costs,
@@ -107,6 +107,6 @@ enum status forecast_clip(const struct forecast *forecast, bool *waits, double *
 void forecast_free(struct forecast *forecast) {
     sim_path_free(&forecast->path);
     sim_result_free(&forecast->result);
-    plan_costs_free(&forecast->costs);
+    sim_costs_free(&forecast->costs);
     program_free(&forecast->round);
 }

@@ -174,8 +174,8 @@ static enum status cut(const struct plan *plan, struct ranges *out) {
     return ranges_new(plan->micro[0].graph, partition->cuts, partition->count - 1, out);
 }
 
-enum status plan_costs_new(const struct plan *plan, const struct costs *from,
-                           struct plan_costs *out) {
+enum status sim_costs_new(const struct plan *plan, const struct costs *from,
+                          struct plan_costs *out) {
     struct plan_costs costs = {.class_count = cost_class_count(from),
                                .stage_count = plan_stages(plan)};
     struct maker maker = {
@@ -193,11 +193,11 @@ enum status plan_costs_new(const struct plan *plan, const struct costs *from,
     if (status == STATUS_OK)
         *out = costs;
     else
-        plan_costs_free(&costs);
+        sim_costs_free(&costs);
     return status;
 }
 
-void plan_costs_free(struct plan_costs *costs) {
+void sim_costs_free(struct plan_costs *costs) {
     cost_table_free(&costs->times);
     arena_free(&costs->arena);
     *costs = (struct plan_costs){0};
@@ -211,8 +211,8 @@ static double uses_of(const double *uses, int stage, const struct node *node) {
     return of[COST_PASS_B] + (node->half == OP_HALF_W ? of[COST_PASS_W] : of[COST_PASS_I]);
 }
 
-double plan_costs_variance(const struct plan *plan, const struct plan_costs *costs,
-                           const double *uses) {
+double sim_costs_variance(const struct plan *plan, const struct plan_costs *costs,
+                          const double *uses) {
     const struct profile_section *section = costs->times.costs->section;
     const struct graph *graph = costs->times.graph;
     struct ranges ranges;

@@ -14,13 +14,13 @@ struct plan_costs {
 
 /* The plan's graph is cut as the plan says, for all ranks and not only its own. The caller frees
  * the result, which needs neither plan nor costs any more, but for the variance. */
-enum status plan_costs_new(const struct plan *plan, const struct costs *costs,
-                           struct plan_costs *out);
-void plan_costs_free(struct plan_costs *costs);
+enum status sim_costs_new(const struct plan *plan, const struct costs *costs,
+                          struct plan_costs *out);
+void sim_costs_free(struct plan_costs *costs);
 
 /* The variance of a sum of passes: `uses` holds, per stage and pass, how often it is in the sum.
  * Rows of a profile that several operations use are counted together. */
-double plan_costs_variance(const struct plan *plan, const struct plan_costs *costs,
-                           const double *uses);
+double sim_costs_variance(const struct plan *plan, const struct plan_costs *costs,
+                          const double *uses);
 
 #endif

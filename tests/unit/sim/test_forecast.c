@@ -48,7 +48,7 @@ Test(sim_forecast, stages_add_up_to_the_plan) {
         struct planned planned = plan_of(PIPE, stages);
         struct costs rules = {0};
         struct plan_costs costs;
-        cr_assert_eq(plan_costs_new(planned.kit.plan, &rules, &costs), STATUS_OK);
+        cr_assert_eq(sim_costs_new(planned.kit.plan, &rules, &costs), STATUS_OK);
         cr_expect_eq(costs.stage_count, stages);
         double halves = pass_sum(&costs, COST_PASS_I) + pass_sum(&costs, COST_PASS_W),
                b = pass_sum(&costs, COST_PASS_B);
@@ -67,7 +67,7 @@ Test(sim_forecast, stages_add_up_to_the_plan) {
             cr_expect_eq(stage->message_bytes[SIM_BACKWARD] > 0, s > 0);
             cr_expect_gt(stage->fixed_bytes, 0);
         }
-        plan_costs_free(&costs);
+        sim_costs_free(&costs);
         planned_free(&planned);
     }
 }
@@ -171,10 +171,10 @@ Test(sim_forecast, reading_images_takes_time_from_the_stage_that_has_them) {
     for (int known = 0; known < 2; known++) {
         struct plan_costs costs;
         section->rate[PROFILE_SAMPLE] = (struct measure){known ? 50 : 0, 0, known};
-        cr_assert_eq(plan_costs_new(planned.kit.plan, &source, &costs), STATUS_OK);
+        cr_assert_eq(sim_costs_new(planned.kit.plan, &source, &costs), STATUS_OK);
         cr_expect_float_eq(costs.costs[0].stage[0].load, known ? 4 * 50 : 0, 1e-9);
         cr_expect_float_eq(costs.costs[0].stage[1].load, 0, 1e-9);
-        plan_costs_free(&costs);
+        sim_costs_free(&costs);
     }
     profile_free(&profile);
     planned_free(&planned);
