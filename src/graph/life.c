@@ -278,7 +278,7 @@ struct life life_of(const struct ranges *ranges, int stage, const struct life_co
                             .life = &life,
                             .pass = never(graph->node_count),
                             .stage = stage};
-    if (config->recompute) life.recompute = recompute_of(ranges, stage, config->blocks);
+    if (config->recompute) life.recompute = graph_recompute_of(ranges, stage, config->blocks);
     find_passes(&survey);
     if (!config->recompute || config->some_kept) add_orders(&survey, RUN_ALL);
     if (config->recompute) {
@@ -309,6 +309,6 @@ void life_free(struct life *life) {
         free(life->order[i].last);
     }
     free(life->pass);
-    recompute_free(&life->recompute);
+    graph_recompute_free(&life->recompute);
     *life = (struct life){0};
 }

@@ -53,7 +53,7 @@ static void add_part(const struct ranges *ranges, int stage, int segment, struct
     free(needed);
 }
 
-struct recompute recompute_of(const struct ranges *ranges, int stage, bool blocks) {
+struct recompute graph_recompute_of(const struct ranges *ranges, int stage, bool blocks) {
     const struct graph *graph = ranges->graph;
     int segments = blocks ? ranges->stages[stage].phase[PHASE_BACKWARD].segment_count : 1;
     struct recompute recompute = {.again = MEM_ARRAY(bool, graph->node_count + 1),
@@ -63,7 +63,7 @@ struct recompute recompute_of(const struct ranges *ranges, int stage, bool block
     return recompute;
 }
 
-void recompute_free(struct recompute *recompute) {
+void graph_recompute_free(struct recompute *recompute) {
     free(recompute->again);
     free(recompute->held);
     *recompute = (struct recompute){0};

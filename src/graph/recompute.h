@@ -15,8 +15,8 @@ struct recompute {
  * side effects and those that ask other ranks do not: what they made is held. With `blocks` segment
  * after segment is run again and then backward, so what one segment reads of another is held, too;
  * both phases are cut into the same number of segments. The caller frees the result with
- * recompute_free. */
-struct recompute recompute_of(const struct ranges *ranges, int stage, bool blocks);
-void recompute_free(struct recompute *recompute);
+ * graph_recompute_free. */
+struct recompute graph_recompute_of(const struct ranges *ranges, int stage, bool blocks);
+void graph_recompute_free(struct recompute *recompute);
 
 #endif

@@ -27,14 +27,14 @@ static double sum_again(const struct plan *plan,
     double sum = 0;
     for (int c = 0; c < plan->chunk_count; c++) {
         struct recompute recompute =
-            recompute_of(&main->ranges, plan->chunk[c].stage, plan->forms.blocks);
+            graph_recompute_of(&main->ranges, plan->chunk[c].stage, plan->forms.blocks);
         int times = 0;
         for (int i = 0; i < body->count; i++)
             times += body->items[i].op == INSTR_R && body->items[i].segment <= 0 &&
                      body->items[i].stage == plan->chunk[c].stage;
         for (int n = 0; times && n < main->graph->forward_count; n++)
             if (recompute.again[n]) sum += of(main->graph, n) * times;
-        recompute_free(&recompute);
+        graph_recompute_free(&recompute);
     }
     return sum;
 }

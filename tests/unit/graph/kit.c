@@ -386,10 +386,10 @@ static void run_pass(struct stage *stage, const struct ranges *ranges, int index
 
 /* The nodes of forward that run again; nothing comes between them and backward. */
 static void run_again(struct stage *stage, const struct ranges *ranges, int index) {
-    struct recompute recompute = recompute_of(ranges, index, false);
+    struct recompute recompute = graph_recompute_of(ranges, index, false);
     for (int n = 0; n < ranges->graph->node_count; n++)
         if (recompute.again[n]) run_node(&stage->run, &ranges->graph->nodes[n], false);
-    recompute_free(&recompute);
+    graph_recompute_free(&recompute);
 }
 
 static void send(const struct ranges *ranges, int cut, enum phase phase, const struct runner *from,

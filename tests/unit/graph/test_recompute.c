@@ -23,7 +23,7 @@ static int count_ops(const struct graph *graph, enum op op) {
 static struct recompute recompute_whole(const struct graph *graph) {
     struct ranges ranges;
     cr_assert_eq(ranges_new(graph, NULL, 0, &ranges), STATUS_OK);
-    struct recompute recompute = recompute_of(&ranges, 0, false);
+    struct recompute recompute = graph_recompute_of(&ranges, 0, false);
     ranges_free(&ranges);
     return recompute;
 }
@@ -34,16 +34,16 @@ Test(graph_recompute, runs_nothing_that_backward_does_not_read) {
     struct ranges ranges;
     int cut = 1;
     cr_assert_eq(ranges_new(graph, &cut, 1, &ranges), STATUS_OK);
-    struct recompute first = recompute_of(&ranges, 0, false),
-                     last = recompute_of(&ranges, 1, false);
+    struct recompute first = graph_recompute_of(&ranges, 0, false),
+                     last = graph_recompute_of(&ranges, 1, false);
     cr_expect_eq(count_again(graph, &last, OP_TOP_K), 0, "accuracies are counted once");
     for (int n = 0; n < graph->node_count; n++) {
         bool mine = ranges_stage(&ranges, &graph->nodes[n]) == 0;
         cr_expect_not(first.again[n] && (!mine || graph->nodes[n].phase == PHASE_BACKWARD));
         cr_expect_not(last.again[n] && (mine || graph->nodes[n].phase == PHASE_BACKWARD));
     }
-    recompute_free(&first);
-    recompute_free(&last);
+    graph_recompute_free(&first);
+    graph_recompute_free(&last);
     ranges_free(&ranges);
     graph_free(&graph);
 }
@@ -55,7 +55,7 @@ Test(graph_recompute, moves_no_running_statistics) {
     cr_expect_gt(count_ops(graph, OP_BATCH_NORM_TRACK), 0);
     cr_expect_eq(count_again(graph, &recompute, OP_BATCH_NORM_TRACK), 0);
     cr_expect_gt(count_again(graph, &recompute, OP_CONV2D), 0);
-    recompute_free(&recompute);
+    graph_recompute_free(&recompute);
     graph_free(&graph);
 }
 
@@ -75,7 +75,7 @@ Test(graph_recompute, uses_the_statistics_of_all_ranks_again) {
     cr_expect_eq(count_again(graph, &recompute, OP_STATS_EXCHANGE), 0);
     cr_expect_eq(count_again(graph, &recompute, OP_BATCH_NORM_STATS), 0);
     cr_expect_eq(count_again(graph, &recompute, OP_BATCH_NORM_MERGE), exchanges);
-    recompute_free(&recompute);
+    graph_recompute_free(&recompute);
     graph_free(&graph);
 }
 

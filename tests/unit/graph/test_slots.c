@@ -116,15 +116,16 @@ static bool in_pass(const struct node *node, char step) {
 }
 
 static void run_again(struct replay *replay, int slot) {
-    struct recompute recompute = recompute_of(replay->micro[slot].ranges, replay->stage, false);
+    struct recompute recompute =
+        graph_recompute_of(replay->micro[slot].ranges, replay->stage, false);
     for (int n = 0; n < replay->micro[slot].ranges->graph->node_count; n++)
         if (recompute.again[n]) run_node(replay, slot, n);
-    recompute_free(&recompute);
+    graph_recompute_free(&recompute);
 }
 
 static void run_blocks(struct replay *replay, int slot, bool halves) {
     const struct ranges *ranges = replay->micro[slot].ranges;
-    struct recompute recompute = recompute_of(ranges, replay->stage, true);
+    struct recompute recompute = graph_recompute_of(ranges, replay->stage, true);
     for (int e = 0; e < ranges->stages[replay->stage].phase[PHASE_BACKWARD].segment_count; e++) {
         struct node_range again = ranges_of_bucket(ranges, replay->stage, e, PHASE_FORWARD),
                           nodes = ranges_of_bucket(ranges, replay->stage, e, PHASE_BACKWARD);
@@ -133,7 +134,7 @@ static void run_blocks(struct replay *replay, int slot, bool halves) {
         for (int n = nodes.begin; n < nodes.end; n++)
             if (in_pass(&ranges->graph->nodes[n], halves ? 'I' : 'B')) run_node(replay, slot, n);
     }
-    recompute_free(&recompute);
+    graph_recompute_free(&recompute);
 }
 
 static void run_pass(struct replay *replay, int slot, char step) {
