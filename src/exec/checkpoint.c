@@ -284,7 +284,7 @@ static char **part_paths(const char *folder, const struct manifest *manifest, in
     char **paths = MEM_ARRAY(char *, manifest->file_count + 1);
     *count = 0;
     for (int i = 0; i < manifest->file_count; i++)
-        if (tensor_part_of(manifest->files[i].name) == part)
+        if (exec_tensor_part(manifest->files[i].name) == part)
             paths[(*count)++] = mem_format("%s/%s", folder, manifest->files[i].name);
     return paths;
 }

@@ -26,7 +26,7 @@ struct listing {
 
 const char *const tensor_part_names[PART_COUNT] = {"model", "optimizer"};
 
-int tensor_part_of(const char *name) {
+int exec_tensor_part(const char *name) {
     static const char ending[] = ".safetensors";
     size_t length = strlen(name), end = sizeof ending - 1;
     if (length < end || strcmp(name + length - end, ending) != 0) return -1;

@@ -10,7 +10,7 @@ enum tensor_part { PART_MODEL, PART_OPTIMIZER, PART_COUNT };
 /* "model", "optimizer": files are called PART.safetensors, or PART-N-of-M.safetensors. */
 extern const char *const tensor_part_names[PART_COUNT];
 /* Local. The part whose tensors a file of this name has, -1: none. */
-int tensor_part_of(const char *name);
+int exec_tensor_part(const char *name);
 
 /* A tensor that slices cut, whole and plain. */
 struct whole_tensor {
