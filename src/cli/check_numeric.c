@@ -142,7 +142,7 @@ struct differing {
 };
 
 static struct differing first_differing(const struct side *many, const struct side *one) {
-    const struct store_layout *layout = many->job[0].plan->store;
+    const struct state_layout *layout = many->job[0].plan->store;
     struct differing found = {.param = -1};
     for (int p = 0; p < layout->param_count && found.param < 0; p++) {
         const float *a = many->answer.param[p], *b = one->answer.param[p];

@@ -15,9 +15,9 @@
 /* What is given: all arrays that every member holds whole, but for the gradients; or running
  * statistics alone. */
 static bool is_given(const struct engine *engine, int index) {
-    const struct store_layout *layout = engine->store->layout;
+    const struct state_layout *layout = engine->store->layout;
     const struct array_layout *array = &layout->arrays[index];
-    if (array->held == 0 || store_is_sliced(layout, index)) return false;
+    if (array->held == 0 || state_is_sliced(layout, index)) return false;
     if (engine->broadcast.statistics) return array->kind == ARRAY_BUFFER;
     return array->kind <= ARRAY_BUFFER && array->kind != ARRAY_GRAD;
 }
@@ -140,7 +140,7 @@ enum status run_BCAST(struct engine *engine, const struct instr *instr) {
 /* --- running statistics to evaluate with --- */
 
 static const struct elements *statistics_of(const struct engine *engine) {
-    return &engine->store->held[store_array(engine->store->layout, ARRAY_BUFFER, 0)];
+    return &engine->store->held[state_array(engine->store->layout, ARRAY_BUFFER, 0)];
 }
 
 static enum status keep_own(struct engine *engine) {

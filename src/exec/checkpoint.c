@@ -368,7 +368,7 @@ static enum status find_newest(struct resumption *resumption) {
 /* Whether a rank other than the first reads files: where nobody would give it what it holds. */
 static bool reads_itself(const struct plan *plan) {
     for (int i = 0; i < plan->store->array_count; i++)
-        if (store_is_sliced(plan->store, i)) return true;
+        if (state_is_sliced(plan->store, i)) return true;
     return plan->config.cell.role == GRID_STAGE && plan->config.cell.first_replica == 0;
 }
 

@@ -38,7 +38,7 @@ static enum status post_gather(struct engine *engine, const struct instr *instr)
     return comm_all_gather(group, all.data, all.count, &engine->request);
 }
 
-static enum status keep(struct engine *engine, int item, const struct store_item *of,
+static enum status keep(struct engine *engine, int item, const struct state_item *of,
                         const struct elements *elements) {
     struct saving *saving = engine->saving;
     saving->whole = mem_grow(saving->whole, &saving->whole_room, (size_t)saving->whole_count + 1,
@@ -51,15 +51,15 @@ static enum status keep(struct engine *engine, int item, const struct store_item
 
 /* Others may still read the staging: it is free again after a meeting. */
 static enum status keep_cut(struct engine *engine, const struct instr *instr) {
-    const struct store_layout *layout = engine->store->layout;
+    const struct state_layout *layout = engine->store->layout;
     int array = engine->saving->collect.array, count;
-    const struct store_item *items = store_items(layout, array, &count);
+    const struct state_item *items = state_items(layout, array, &count);
     struct slice range;
     struct elements all = staging_of(engine, instr, &range);
     for (int i = 0; i < count; i++) {
-        const struct store_item *of = &items[i];
+        const struct state_item *of = &items[i];
         if (of->begin < range.begin || of->begin >= range.begin + range.count) continue;
-        if (!store_collects(layout, array, of)) continue;
+        if (!state_collects(layout, array, of)) continue;
         struct elements part = elements_part(&all, of->begin - range.begin, of->count);
         TRY(keep(engine, i, of, &part));
     }
@@ -67,9 +67,9 @@ static enum status keep_cut(struct engine *engine, const struct instr *instr) {
     return comm_barrier_post(engine->group[instr->group], &engine->request);
 }
 
-static bool is_collected(const struct store_layout *layout, int array) {
+static bool is_collected(const struct state_layout *layout, int array) {
     enum array_kind kind = layout->arrays[array].kind;
-    return (kind == ARRAY_PARAM || kind == ARRAY_STATE) && store_is_sliced(layout, array);
+    return (kind == ARRAY_PARAM || kind == ARRAY_STATE) && state_is_sliced(layout, array);
 }
 
 /* Padding of gradients is zero and stays so: sums and norms run over it. */
@@ -82,7 +82,7 @@ static enum status end(struct engine *engine, const struct instr *instr) {
 
 /* Called again after each meeting: array by array, gathered and then released. */
 enum status run_COLLECT(struct engine *engine, const struct instr *instr) {
-    const struct store_layout *layout = engine->store->layout;
+    const struct state_layout *layout = engine->store->layout;
     struct collect_run *run = &engine->saving->collect;
     if (!run->active) *run = (struct collect_run){.active = true, .array = -1};
     if (run->gathering) {

@@ -44,14 +44,14 @@ static enum status hash_slices(const struct store *store, int array, const struc
 
 static enum status hash_bucket(const struct store *store, const struct bucket *bucket,
                                uint64_t *sum) {
-    const struct store_layout *layout = store->layout;
+    const struct state_layout *layout = store->layout;
     for (int a = 0; a < layout->array_count; a++) {
         enum array_kind kind = layout->arrays[a].kind;
         if (kind != ARRAY_PARAM && kind != ARRAY_STATE) continue;
         uint64_t own = 0;
-        if (store_is_sliced(layout, a)) TRY(hash_slices(store, a, bucket, &own));
+        if (state_is_sliced(layout, a)) TRY(hash_slices(store, a, bucket, &own));
         for (int p = bucket->first;
-             !store_is_sliced(layout, a) && p < bucket->first + bucket->count; p++)
+             !state_is_sliced(layout, a) && p < bucket->first + bucket->count; p++)
             TRY(store_add_hash(store, a, layout->order[p], &own));
         *sum = *sum * 31 + own; /* arrays do not change places */
     }

@@ -38,9 +38,9 @@ static enum status gather(struct engine *engine, int chunk, int bucket) {
 
 static enum status visit_bucket(struct engine *engine, const struct bucket *bucket,
                                 engine_param_fn *visit, void *context) {
-    const struct store_layout *layout = engine->store->layout;
+    const struct state_layout *layout = engine->store->layout;
     for (int i = bucket->first; i < bucket->first + bucket->count; i++) {
-        const struct store_item *item = &layout->params[layout->order[i]];
+        const struct state_item *item = &layout->params[layout->order[i]];
         if (!store_answers(item)) continue;
         void *plain = mem_new(tensor_type_bytes(&item->type));
         enum status status =
@@ -67,7 +67,7 @@ enum status engine_each_param(struct engine *engine, engine_param_fn *visit, voi
 }
 
 struct hashed {
-    const struct store_layout *layout;
+    const struct state_layout *layout;
     uint64_t sum;
 };
 

@@ -57,7 +57,7 @@ static bool node_is_bad(void *context, const struct runnable *runnable, int slot
 }
 
 /* Of a sliced array: what of the tensor this rank holds. */
-static bool is_bad_part(const struct store *store, int array, const struct store_item *item) {
+static bool is_bad_part(const struct store *store, int array, const struct state_item *item) {
     const struct array_layout *of = &store->layout->arrays[array];
     for (int i = 0; i < of->slice_count; i++) {
         const struct slice *slice = &of->slices[i];
@@ -72,7 +72,7 @@ static bool is_bad_part(const struct store *store, int array, const struct store
 
 static const char *bad_param(const struct engine *engine, int *value) {
     const struct store *store = engine->store;
-    int params = store_array(store->layout, ARRAY_PARAM, 0);
+    int params = state_array(store->layout, ARRAY_PARAM, 0);
     for (int p = 0; p < store->layout->param_count; p++) {
         if (!store_holds(&store->layout->params[p])) continue;
         *value = engine->plan->micro[0].graph->params[p].value;
@@ -85,7 +85,7 @@ static const char *bad_param(const struct engine *engine, int *value) {
 const char *numeric_bad_gradient(const struct engine *engine, int grad) {
     const struct store *store = engine->store;
     if (engine->plan->chunk_count == 0) return NULL; /* a driver has none */
-    int array = store_array(store->layout, ARRAY_GRAD, grad);
+    int array = state_array(store->layout, ARRAY_GRAD, grad);
     for (int p = 0; p < store->layout->param_count; p++) {
         if (!store_holds(&store->layout->params[p])) continue;
         if (is_bad_part(store, array, &store->layout->params[p]))

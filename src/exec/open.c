@@ -66,8 +66,8 @@ static void bind_fixed(struct engine *engine, struct runnable *runnable, int chu
     size_t begin = runnable->plan->training ? plan_slot_begin(plan, chunk, slot)
                                             : plan->chunk[chunk].eval_begin;
     char *own = engine->arena + begin, *shared = engine->arena + plan->shared_begin;
-    const struct store_layout *layout = engine->store->layout;
-    int buffers = store_array(engine->store->layout, ARRAY_BUFFER, 0);
+    const struct state_layout *layout = engine->store->layout;
+    int buffers = state_array(engine->store->layout, ARRAY_BUFFER, 0);
     for (int v = 0; v < graph->value_count; v++) {
         const struct value *root = &graph->values[graph->values[v].root];
         if (root->kind == VALUE_PARAM && store_holds(&layout->params[root->index]))

@@ -37,11 +37,11 @@ static enum status take_array(struct store *store, int array) {
 }
 
 /* What of each parameter lies in a slice, counted from its begin. */
-static int clip_spans(const struct store_layout *layout, const struct slice *slice,
+static int clip_spans(const struct state_layout *layout, const struct slice *slice,
                       struct optim_span *out) {
     int count = 0;
     for (int p = 0; p < layout->held_count; p++) {
-        const struct store_item *item = &layout->params[layout->order[p]];
+        const struct state_item *item = &layout->params[layout->order[p]];
         int64_t begin = item->begin - slice->begin, end = begin + item->count;
         if (begin < 0) begin = 0;
         if (end > slice->count) end = slice->count;
@@ -51,7 +51,7 @@ static int clip_spans(const struct store_layout *layout, const struct slice *sli
 }
 
 static void make_spans(struct store *store) {
-    const struct store_layout *layout = store->layout;
+    const struct state_layout *layout = store->layout;
     int at = 0, owned = layout->owned_count;
     /* Between two slices at most one parameter is cut. */
     store->spans = MEM_ARRAY(struct optim_span, layout->param_count + owned);
@@ -69,7 +69,7 @@ static enum status take_memory(struct store *store) {
                                          (void **)&store->told);
 }
 
-enum status store_new(const struct store_layout *layout, struct device *device, struct comm *comm,
+enum status store_new(const struct state_layout *layout, struct device *device, struct comm *comm,
                       struct store **out) {
     struct store *store = MEM_NEW(struct store);
     *store = (struct store){.layout = layout,
@@ -106,26 +106,26 @@ void store_free(struct store **pointer) {
 /* --- elements and tensors --- */
 
 struct elements store_elements(const struct store *store, int array, int64_t begin, int64_t count) {
-    int64_t place = store_place(store->layout, array, begin, count);
+    int64_t place = state_place(store->layout, array, begin, count);
     CHECK(place >= 0, "this rank does not hold elements %lld to %lld of array %d", (long long)begin,
           (long long)(begin + count), array);
     return elements_part(&store->held[array], place, count);
 }
 
-static const struct store_item *item_of(const struct store *store, int array, int item) {
+static const struct state_item *item_of(const struct store *store, int array, int item) {
     int count;
-    const struct store_item *items = store_items(store->layout, array, &count);
+    const struct state_item *items = state_items(store->layout, array, &count);
     CHECK(item >= 0 && item < count, "tensor %d of %d", item, count);
     return &items[item];
 }
 
 struct elements store_tensor(const struct store *store, int array, int item) {
-    const struct store_item *of = item_of(store, array, item);
+    const struct state_item *of = item_of(store, array, item);
     return store_elements(store, array, of->begin, of->count);
 }
 
 static const struct elements *windows_of(const struct store *store, enum array_kind kind) {
-    return &store->held[store_array(store->layout, kind, 0)];
+    return &store->held[state_array(store->layout, kind, 0)];
 }
 
 /* Buffers 1 and on of sliced gradients. */
@@ -134,13 +134,13 @@ static bool is_windows(const struct store *store, int grad) {
 }
 
 static const struct elements *grad_windows(const struct store *store, int grad) {
-    return &store->held[store_array(store->layout, ARRAY_GRAD_WINDOW, grad - GRAD_WINDOWS)];
+    return &store->held[state_array(store->layout, ARRAY_GRAD_WINDOW, grad - GRAD_WINDOWS)];
 }
 
 static struct elements in_window(const struct store *store, enum array_kind of,
                                  const struct elements *all, const struct bucket *bucket) {
     if (bucket->count == 0) return elements_part(all, 0, 0);
-    return elements_part(all, store_window_place(store->layout, of, bucket->first, bucket->begin),
+    return elements_part(all, state_window_place(store->layout, of, bucket->first, bucket->begin),
                          bucket->elements);
 }
 
@@ -148,48 +148,48 @@ struct elements store_bucket_gradient(const struct store *store, int grad,
                                       const struct bucket *bucket) {
     if (is_windows(store, grad))
         return in_window(store, ARRAY_GRAD, grad_windows(store, grad), bucket);
-    return store_elements(store, store_array(store->layout, ARRAY_GRAD, grad), bucket->begin,
+    return store_elements(store, state_array(store->layout, ARRAY_GRAD, grad), bucket->begin,
                           bucket->elements);
 }
 
 struct elements store_bucket_params(const struct store *store, const struct bucket *bucket) {
     if (store->layout->param_shift)
         return in_window(store, ARRAY_PARAM, windows_of(store, ARRAY_PARAM_WINDOW), bucket);
-    return store_elements(store, store_array(store->layout, ARRAY_PARAM, 0), bucket->begin,
+    return store_elements(store, state_array(store->layout, ARRAY_PARAM, 0), bucket->begin,
                           bucket->elements);
 }
 
 struct elements store_read_param(const struct store *store, int param) {
-    const struct store_item *item = &store->layout->params[param];
+    const struct state_item *item = &store->layout->params[param];
     if (!store->layout->param_shift)
-        return store_tensor(store, store_array(store->layout, ARRAY_PARAM, 0), param);
+        return store_tensor(store, state_array(store->layout, ARRAY_PARAM, 0), param);
     return elements_part(
         windows_of(store, ARRAY_PARAM_WINDOW),
-        store_window_place(store->layout, ARRAY_PARAM, item->position, item->begin), item->count);
+        state_window_place(store->layout, ARRAY_PARAM, item->position, item->begin), item->count);
 }
 
 const struct elements *store_staging(const struct store *store) {
     if (store->layout->grad_shift) return windows_of(store, ARRAY_GRAD_WINDOW);
-    return &store->held[store_array(store->layout, ARRAY_GRAD, 0)];
+    return &store->held[state_array(store->layout, ARRAY_GRAD, 0)];
 }
 
 struct elements store_use_gradient(const struct store *store, int grad, int use) {
-    const struct store_use *of = &store->layout->uses[use];
+    const struct state_use *of = &store->layout->uses[use];
     if (is_windows(store, grad))
-        return elements_part(grad_windows(store, grad), store_window_use(store->layout, of),
+        return elements_part(grad_windows(store, grad), state_window_use(store->layout, of),
                              store->layout->params[of->param].count);
-    return store_elements(store, store_array(store->layout, ARRAY_GRAD, grad), of->begin,
+    return store_elements(store, state_array(store->layout, ARRAY_GRAD, grad), of->begin,
                           store->layout->params[of->param].count);
 }
 
 enum status store_get(const struct store *store, int array, int item, void *plain) {
-    const struct store_item *of = item_of(store, array, item);
+    const struct state_item *of = item_of(store, array, item);
     struct elements elements = store_tensor(store, array, item);
     return layout_to_plain(store->device, of->layout, elements.data, plain);
 }
 
 /* The part of a tensor that lies in a slice, from `all` of it. */
-static enum status copy_part(struct store *store, int array, const struct store_item *item,
+static enum status copy_part(struct store *store, int array, const struct state_item *item,
                              const struct slice *slice, const struct elements *all) {
     int64_t begin = slice->begin > item->begin ? slice->begin : item->begin,
             end = slice->begin + slice->count, last = item->begin + all->count;
@@ -203,7 +203,7 @@ static enum status copy_part(struct store *store, int array, const struct store_
 
 /* Where an element lies in a layout is known to the device alone: it makes the whole tensor first.
  */
-static enum status put_parts(struct store *store, int array, const struct store_item *item,
+static enum status put_parts(struct store *store, int array, const struct state_item *item,
                              const void *plain) {
     const struct backend *backend = backend_of(store);
     const struct array_layout *of = &store->layout->arrays[array];
@@ -219,8 +219,8 @@ static enum status put_parts(struct store *store, int array, const struct store_
 }
 
 enum status store_put(struct store *store, int array, int item, const void *plain) {
-    const struct store_item *of = item_of(store, array, item);
-    if (store_place(store->layout, array, of->begin, of->count) < 0)
+    const struct state_item *of = item_of(store, array, item);
+    if (state_place(store->layout, array, of->begin, of->count) < 0)
         return put_parts(store, array, of, plain);
     struct elements elements = store_tensor(store, array, item);
     return layout_from_plain(store->device, of->layout, plain, elements.data);
@@ -229,7 +229,7 @@ enum status store_put(struct store *store, int array, int item, const void *plai
 /* All go through memory as large as the largest: new memory for each would come from the system
  * page by page. */
 static enum status init_params(struct store *store, const struct graph *graph, uint64_t seed) {
-    const struct store_layout *layout = store->layout;
+    const struct state_layout *layout = store->layout;
     int64_t most = 0;
     for (int p = 0; p < layout->param_count; p++) {
         int64_t count = shape_count(&layout->params[p].type.shape);
@@ -240,7 +240,7 @@ static enum status init_params(struct store *store, const struct graph *graph, u
     for (int p = 0; p < layout->param_count && status == STATUS_OK; p++) {
         if (!store_holds(&layout->params[p])) continue;
         model_init_param(graph, p, seed, plain);
-        status = store_put(store, store_array(layout, ARRAY_PARAM, 0), p, plain);
+        status = store_put(store, state_array(layout, ARRAY_PARAM, 0), p, plain);
     }
     free(plain);
     return status;
@@ -253,13 +253,13 @@ static enum status init_buffer(struct store *store, const struct graph *graph, i
         type->dtype == DTYPE_F32 ? shape_count(&type->shape) : 0; /* counters start at 0 */
     for (int64_t i = 0; i < count; i++) plain[i] = graph->buffers[buffer].start;
     enum status status =
-        store_put(store, store_array(store->layout, ARRAY_BUFFER, 0), buffer, plain);
+        store_put(store, state_array(store->layout, ARRAY_BUFFER, 0), buffer, plain);
     free(plain);
     return status;
 }
 
 enum status store_init(struct store *store, const struct graph *graph, uint64_t seed) {
-    const struct store_layout *layout = store->layout;
+    const struct state_layout *layout = store->layout;
     TRY(init_params(store, graph, seed));
     for (int b = 0; b < layout->buffer_count; b++)
         if (store_holds(&layout->buffers[b])) TRY(init_buffer(store, graph, b));
@@ -268,12 +268,12 @@ enum status store_init(struct store *store, const struct graph *graph, uint64_t 
 
 /* --- hashes --- */
 
-uint64_t store_item_hash(const struct store_item *item, const void *plain) {
+uint64_t store_item_hash(const struct state_item *item, const void *plain) {
     return hash64(hash64(HASH64_START, item->name, strlen(item->name)), plain,
                   tensor_type_bytes(&item->type));
 }
 
-static enum status hash_tensor(const struct store *store, const struct store_item *of,
+static enum status hash_tensor(const struct store *store, const struct state_item *of,
                                const struct elements *elements, uint64_t *sum) {
     size_t bytes = tensor_type_bytes(&of->type);
     void *plain = mem_new(bytes);
@@ -289,9 +289,9 @@ enum status store_add_hash(const struct store *store, int array, int item, uint6
 }
 
 enum status store_buffer_hash(const struct store *store, uint64_t *out) {
-    int count, array = store_array(store->layout, ARRAY_BUFFER, 0);
+    int count, array = state_array(store->layout, ARRAY_BUFFER, 0);
     uint64_t sum = 0;
-    const struct store_item *items = store_items(store->layout, array, &count);
+    const struct state_item *items = state_items(store->layout, array, &count);
     for (int i = 0; i < count; i++)
         if (store_answers(&items[i])) TRY(store_add_hash(store, array, i, &sum));
     *out = sum;
@@ -316,8 +316,8 @@ static bool clip_bucket(const struct bucket *bucket, const struct slice *slice, 
 
 /* Further uses were folded into the first by TIE: the tails are spent. */
 enum status store_sum(struct store *store, int into, int from, const struct bucket *bucket) {
-    const struct store_layout *layout = store->layout;
-    int a = store_array(layout, ARRAY_GRAD, into), b = store_array(layout, ARRAY_GRAD, from);
+    const struct state_layout *layout = store->layout;
+    int a = state_array(layout, ARRAY_GRAD, into), b = state_array(layout, ARRAY_GRAD, from);
     const struct array_layout *array = &layout->arrays[a];
     for (int i = 0; i < array->slice_count; i++) {
         struct slice part;
@@ -330,7 +330,7 @@ enum status store_sum(struct store *store, int into, int from, const struct buck
 }
 
 /* A further use of one of the bucket's parameters. */
-static bool is_further(const struct store_layout *layout, const struct bucket *bucket, int use) {
+static bool is_further(const struct state_layout *layout, const struct bucket *bucket, int use) {
     int position = layout->params[layout->uses[use].param].position;
     return layout->uses[use].number > 0 && position >= bucket->first &&
            position < bucket->first + bucket->count;
@@ -338,11 +338,11 @@ static bool is_further(const struct store_layout *layout, const struct bucket *b
 
 /* The first use of a parameter on this rank lies in the parameter's own place. */
 static struct elements first_gradient(const struct store *store, int grad, int param) {
-    const struct store_item *item = &store->layout->params[param];
+    const struct state_item *item = &store->layout->params[param];
     if (!is_windows(store, grad))
-        return store_tensor(store, store_array(store->layout, ARRAY_GRAD, grad), param);
+        return store_tensor(store, state_array(store->layout, ARRAY_GRAD, grad), param);
     return elements_part(grad_windows(store, grad),
-                         store_window_place(store->layout, ARRAY_GRAD, item->position, item->begin),
+                         state_window_place(store->layout, ARRAY_GRAD, item->position, item->begin),
                          item->count);
 }
 
@@ -369,7 +369,7 @@ enum status store_zero(struct store *store, int grad, const struct bucket *bucke
 }
 
 enum status store_collect(struct store *store, int grad, int use, const void *made, bool first) {
-    const struct store_item *param = &store->layout->params[store->layout->uses[use].param];
+    const struct state_item *param = &store->layout->params[store->layout->uses[use].param];
     struct elements all = store_use_gradient(store, grad, use),
                     to = elements_part(&all, 0,
                                        (int64_t)(param->layout->bytes / dtype_bytes(all.dtype))),
@@ -382,10 +382,10 @@ enum status store_collect(struct store *store, int grad, int use, const void *ma
 
 /* What was in a window before shows in the padding. */
 enum status store_clear_padding(struct store *store, int grad, const struct bucket *bucket) {
-    const struct store_layout *layout = store->layout;
+    const struct state_layout *layout = store->layout;
     struct elements all = store_bucket_gradient(store, grad, bucket);
     for (int i = bucket->first; i < bucket->first + bucket->count; i++) {
-        const struct store_item *item = &layout->params[layout->order[i]];
+        const struct state_item *item = &layout->params[layout->order[i]];
         int64_t used = (int64_t)(item->layout->bytes / dtype_bytes(all.dtype));
         struct elements padding =
             elements_part(&all, item->begin - bucket->begin + used, item->count - used);
@@ -398,7 +398,7 @@ enum status store_take_slice(struct store *store, int grad, const struct bucket 
                              const struct slice *slice, bool first) {
     struct elements all = store_bucket_gradient(store, grad, bucket),
                     from = elements_part(&all, slice->begin, slice->count),
-                    to = store_elements(store, store_array(store->layout, ARRAY_GRAD, GRAD_SLICES),
+                    to = store_elements(store, state_array(store->layout, ARRAY_GRAD, GRAD_SLICES),
                                         bucket->begin + slice->begin, slice->count);
     if (!first) return add(store, &to, &from);
     return backend_of(store)->array_copy(store->device, to.data, from.data, elements_bytes(&to),
@@ -407,11 +407,11 @@ enum status store_take_slice(struct store *store, int grad, const struct bucket 
 
 enum status store_give_slice(struct store *store, const struct bucket *bucket,
                              const struct slice *slice) {
-    const struct store_layout *layout = store->layout;
+    const struct state_layout *layout = store->layout;
     if (!layout->param_shift || slice->count == 0) return STATUS_OK;
     struct elements all = store_bucket_params(store, bucket),
                     to = elements_part(&all, slice->begin, slice->count),
-                    from = store_elements(store, store_array(layout, ARRAY_PARAM, 0),
+                    from = store_elements(store, state_array(layout, ARRAY_PARAM, 0),
                                           bucket->begin + slice->begin, slice->count);
     return backend_of(store)->array_copy(store->device, to.data, from.data, elements_bytes(&to),
                                          NULL);
@@ -430,9 +430,9 @@ static enum status add_squares(struct store *store, const struct elements *block
 }
 
 enum status store_squares(struct store *store, int grad, struct exact_sum *total) {
-    const struct store_layout *layout = store->layout;
+    const struct state_layout *layout = store->layout;
     const int64_t most = (int64_t)SUMS * NORM_BLOCK;
-    int array = store_array(layout, ARRAY_GRAD, grad);
+    int array = state_array(layout, ARRAY_GRAD, grad);
     for (int i = 0; i < layout->counted_count; i++) {
         const struct slice *slice = &layout->counted[i];
         struct elements all = store_elements(store, array, slice->begin, slice->count);
@@ -459,7 +459,7 @@ static enum status read_bad(const struct store *store, bool *finite) {
 
 static enum status update_slice(struct store *store, const struct optim_step *step, int grad,
                                 int index) {
-    const struct store_layout *layout = store->layout;
+    const struct state_layout *layout = store->layout;
     const struct slice *slice = &layout->owned[index];
     int first = store->span_first[index], state = layout->first[ARRAY_STATE];
     struct optim_update update = {
@@ -468,8 +468,8 @@ static enum status update_slice(struct store *store, const struct optim_step *st
         .spans = store->spans + first,
         .span_count = store->span_first[index + 1] - first,
         .param =
-            store_elements(store, store_array(layout, ARRAY_PARAM, 0), slice->begin, slice->count),
-        .gradient = store_elements(store, store_array(layout, ARRAY_GRAD, grad), slice->begin,
+            store_elements(store, state_array(layout, ARRAY_PARAM, 0), slice->begin, slice->count),
+        .gradient = store_elements(store, state_array(layout, ARRAY_GRAD, grad), slice->begin,
                                    slice->count)};
     for (int i = 0; i < layout->optimizer->state_count; i++)
         update.state[i] = store_elements(store, state + i, slice->begin, slice->count);

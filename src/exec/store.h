@@ -1,7 +1,7 @@
 /* The store: parameters, their gradients, optimizer state and buffers of a rank, as the arrays of a
  * store_layout in memory.
  *
- * An array is named by its number (store_array), a tensor in it by that and the number of the
+ * An array is named by its number (state_array), a tensor in it by that and the number of the
  * parameter or buffer. Its elements are in the layouts the graph chose; what leaves the store
  * (files, hashes) is plain. Arithmetic is the device's: nobody else reads or writes the elements.
  */
@@ -11,11 +11,11 @@
 #include "base/exact.h"
 #include "comm/comm.h"
 #include "plan/buckets.h"
-#include "plan/store_layout.h"
+#include "plan/state_layout.h"
 #include "program/program.h"
 
 struct store {
-    const struct store_layout *layout;
+    const struct state_layout *layout;
     struct device *device;
     struct comm *comm;     /* owns arrays that others read and write */
     struct elements *held; /* per array: the elements of its slices */
@@ -26,7 +26,7 @@ struct store {
 
 /* Local. Takes the memory of all arrays, all zero. The caller owns the store; layout, device and
  * communicator must outlive it. store_free accepts NULL and clears the pointer. */
-enum status store_new(const struct store_layout *layout, struct device *device, struct comm *comm,
+enum status store_new(const struct state_layout *layout, struct device *device, struct comm *comm,
                       struct store **out);
 void store_free(struct store **store);
 
@@ -56,7 +56,7 @@ enum status store_put(struct store *store, int array, int item, const void *plai
 
 /* Local, pure. Content hash of one tensor, whose plain elements these are: of bytes and name.
  * Hashes of several are added. */
-uint64_t store_item_hash(const struct store_item *item, const void *plain);
+uint64_t store_item_hash(const struct state_item *item, const void *plain);
 /* Local, blocking. One tensor's, added to *sum; of all buffers that this rank answers for. */
 enum status store_add_hash(const struct store *store, int array, int item, uint64_t *sum);
 enum status store_buffer_hash(const struct store *store, uint64_t *out);

@@ -15,7 +15,7 @@ struct tensor_place {
 
 /* Tensors of a part: those of a share, or (no share) those of which anything is held. */
 struct listing {
-    const struct store_layout *layout;
+    const struct state_layout *layout;
     const struct tensor_share *share;
     struct store *store;
     struct arena names;
@@ -37,18 +37,18 @@ int exec_tensor_part(const char *name) {
     return -1;
 }
 
-static bool is_listed(const struct listing *list, int array, const struct store_item *item) {
+static bool is_listed(const struct listing *list, int array, const struct state_item *item) {
     const struct tensor_share *share = list->share;
     if (share && share->model) return true;
     if (!store_holds(item)) return false;
-    if (!share || share->all) return store_holds_part(list->layout, array, item);
-    return store_writes(list->layout, array, item, share->first_replica);
+    if (!share || share->all) return state_holds_part(list->layout, array, item);
+    return state_writes(list->layout, array, item, share->first_replica);
 }
 
 /* The tensors of an array; `suffix` (may be NULL) is what is added to their names. */
 static void list_array(struct listing *list, enum array_kind kind, int index, const char *suffix) {
-    int count, array = store_array(list->layout, kind, index);
-    const struct store_item *items = store_items(list->layout, array, &count);
+    int count, array = state_array(list->layout, kind, index);
+    const struct state_item *items = state_items(list->layout, array, &count);
     for (int i = 0; i < count; i++) {
         if (!is_listed(list, array, &items[i])) continue;
         char *name = mem_format("%s%s%s", items[i].name, suffix ? "." : "", suffix ? suffix : "");
@@ -60,7 +60,7 @@ static void list_array(struct listing *list, enum array_kind kind, int index, co
     }
 }
 
-static struct listing list_new(const struct store_layout *layout, struct store *store,
+static struct listing list_new(const struct state_layout *layout, struct store *store,
                                enum tensor_part part, const struct tensor_share *share) {
     size_t most = (size_t)(layout->param_count * OPTIM_MAX_STATES + layout->buffer_count + 1);
     struct listing list = {.layout = layout,
@@ -113,7 +113,7 @@ static void take_whole(struct listing *list, const struct tensor_share *share) {
     }
 }
 
-size_t tensors_count(const struct store_layout *layout, enum tensor_part part,
+size_t tensors_count(const struct state_layout *layout, enum tensor_part part,
                      const struct tensor_share *share, uint64_t *bytes) {
     struct listing list = list_new(layout, NULL, part, share);
     size_t count = list.count;
@@ -123,15 +123,15 @@ size_t tensors_count(const struct store_layout *layout, enum tensor_part part,
     return count;
 }
 
-static uint64_t array_bytes(const struct store_layout *layout, enum array_kind kind, int index) {
+static uint64_t array_bytes(const struct state_layout *layout, enum array_kind kind, int index) {
     uint64_t bytes = 0;
     int count;
-    const struct store_item *items = store_items(layout, store_array(layout, kind, index), &count);
+    const struct state_item *items = state_items(layout, state_array(layout, kind, index), &count);
     for (int i = 0; i < count; i++) bytes += tensor_type_bytes(&items[i].type);
     return bytes;
 }
 
-uint64_t tensors_bytes(const struct store_layout *layout, enum tensor_part part) {
+uint64_t tensors_bytes(const struct state_layout *layout, enum tensor_part part) {
     uint64_t bytes = 0;
     if (part == PART_MODEL)
         return array_bytes(layout, ARRAY_PARAM, 0) + array_bytes(layout, ARRAY_BUFFER, 0);
@@ -196,7 +196,7 @@ void tensor_values_free(struct tensor_values **values) {
     *values = NULL;
 }
 
-enum status tensors_each(const struct store_layout *layout, enum tensor_part part,
+enum status tensors_each(const struct state_layout *layout, enum tensor_part part,
                          enum status (*visit)(void *context, const struct tensor_value *tensor,
                                               int array, int item),
                          void *context) {
@@ -204,8 +204,8 @@ enum status tensors_each(const struct store_layout *layout, enum tensor_part par
     enum status status = STATUS_OK;
     for (size_t i = 0; i < list.count && status == STATUS_OK; i++) {
         int array = list.places[i].array, item = list.places[i].item, count;
-        const struct store_item *of = &store_items(layout, array, &count)[item];
-        bool held = store_holds(of) && store_holds_part(layout, array, of);
+        const struct state_item *of = &state_items(layout, array, &count)[item];
+        bool held = store_holds(of) && state_holds_part(layout, array, of);
         struct tensor_value tensor = {part, (char *)(uintptr_t)list.items[i].name,
                                       item_bytes(&list.items[i]), NULL};
         status = visit(context, &tensor, held ? array : -1, item);
@@ -318,7 +318,7 @@ static enum status check_file(const struct listing *list, const char *path, cons
     return status;
 }
 
-enum status tensors_check(const struct store_layout *layout, enum tensor_part part,
+enum status tensors_check(const struct state_layout *layout, enum tensor_part part,
                           const char *folder, char *const *paths, int count) {
     if (count == 0)
         return fail(STATUS_DATA, "%s/manifest.json: names no file %s*.safetensors", folder,

@@ -19,7 +19,7 @@ struct whole_tensor {
 };
 
 /* What of the store a rank writes: everything it holds (all); or its share of what all ranks
- * write (store_writes). */
+ * write (state_writes). */
 struct tensor_share {
     bool all, first_replica;
     bool model;                       /* whatever this rank holds: every tensor of the model */
@@ -28,8 +28,8 @@ struct tensor_share {
 };
 
 /* Local. Bytes of all tensors of a part; how many tensors and bytes of it are a share. */
-uint64_t tensors_bytes(const struct store_layout *layout, enum tensor_part part);
-size_t tensors_count(const struct store_layout *layout, enum tensor_part part,
+uint64_t tensors_bytes(const struct state_layout *layout, enum tensor_part part);
+size_t tensors_count(const struct state_layout *layout, enum tensor_part part,
                      const struct tensor_share *share, uint64_t *bytes);
 /* Local, blocking. Writes a share of a part. */
 enum status tensors_write(struct store *store, enum tensor_part part,
@@ -55,13 +55,13 @@ const struct tensor_value *tensor_value_find(const struct tensor_values *values,
 void tensor_values_free(struct tensor_values **values);
 /* Calls `visit` for all tensors of a part of the model, alike on all ranks: with the array and the
  * item in which this rank holds it or slices of it, or -1. */
-enum status tensors_each(const struct store_layout *layout, enum tensor_part part,
+enum status tensors_each(const struct state_layout *layout, enum tensor_part part,
                          enum status (*visit)(void *context, const struct tensor_value *tensor,
                                               int array, int item),
                          void *context);
 /* Local, blocking. Whether the files of a part, in a folder of this name, have every tensor of the
  * model once, with its shape, and no others. Reads their headers alone. */
-enum status tensors_check(const struct store_layout *layout, enum tensor_part part,
+enum status tensors_check(const struct state_layout *layout, enum tensor_part part,
                           const char *folder, char *const *paths, int count);
 /* Local, blocking. Reads of a part what this rank holds, tensors or slices of them, from files that
  * tensors_check has seen. */

@@ -44,7 +44,7 @@ struct misfit_list {
     int count;
 };
 
-static void misfit_add(struct misfit_list *misfits, const struct store_item *item,
+static void misfit_add(struct misfit_list *misfits, const struct state_item *item,
                        const struct safetensors_entry *entry) {
     enum { SHOWN = 2, NAME_WIDTH = 80 };
     char have[SHAPE_TEXT_BYTES], want[SHAPE_TEXT_BYTES];
@@ -58,7 +58,7 @@ static void misfit_add(struct misfit_list *misfits, const struct store_item *ite
 
 /* What is being loaded, and what was found so far. */
 struct loading {
-    const struct store_layout *layout;
+    const struct state_layout *layout;
     struct store *store; /* NULL: only checked */
     bool whole;          /* all of the model must be there */
     const char *path;
@@ -71,11 +71,11 @@ struct loading {
 };
 
 /* Parameters first, then buffers. */
-static int tensor_count(const struct store_layout *layout) {
+static int tensor_count(const struct state_layout *layout) {
     return layout->param_count + layout->buffer_count;
 }
 
-static const struct store_item *tensor_at(const struct store_layout *layout, int index) {
+static const struct state_item *tensor_at(const struct state_layout *layout, int index) {
     int params = layout->param_count;
     return index < params ? &layout->params[index] : &layout->buffers[index - params];
 }
@@ -83,7 +83,7 @@ static const struct store_item *tensor_at(const struct store_layout *layout, int
 static enum status put(struct store *store, int index, const void *plain) {
     int params = store->layout->param_count, array = index < params ? ARRAY_PARAM : ARRAY_BUFFER;
     if (!store_holds(tensor_at(store->layout, index))) return STATUS_OK;
-    return store_put(store, store_array(store->layout, (enum array_kind)array, 0),
+    return store_put(store, state_array(store->layout, (enum array_kind)array, 0),
                      index < params ? index : index - params, plain);
 }
 
@@ -116,7 +116,7 @@ static bool same_bytes(const struct shards *file, size_t a, size_t b) {
 static void pass_copy(const struct loading *loading, const struct weights_place *place,
                       bool *used) {
     const char *second = alias_tied(place->item->name);
-    struct store_item item = {.name = second};
+    struct state_item item = {.name = second};
     struct weights_place copy;
     if (second && weights_find(loading->file, &item, loading->positions, &copy) &&
         copy.part[0] != place->part[0] && same_bytes(loading->file, place->part[0], copy.part[0]))
@@ -312,10 +312,10 @@ static enum status load_file(struct loading *loading) {
 
 /* The grid of a vision transformer's patches: as many as there are positions, less the class
  * token's, in the proportion of the image's sides. Of other models nothing. */
-static struct resize_grid patch_grid(const struct store_layout *layout,
+static struct resize_grid patch_grid(const struct state_layout *layout,
                                      const struct model_config *shape) {
     for (int i = 0; i < layout->param_count; i++) {
-        const struct store_item *item = &layout->params[i];
+        const struct state_item *item = &layout->params[i];
         if (strcmp(item->name, "pos_embed") != 0 || shape->width == 0) continue;
         double patches = (double)(item->type.shape.dim[1] - 1);
         double height = sqrt(patches * (double)shape->height / (double)shape->width);
@@ -326,7 +326,7 @@ static struct resize_grid patch_grid(const struct store_layout *layout,
 
 /* A square window: its last dimension is the side, or of [H,W,in,out] the first. */
 static int64_t patch_in(const struct shards *file) {
-    const struct store_item item = {.name = "patch_embed.proj.weight"};
+    const struct state_item item = {.name = "patch_embed.proj.weight"};
     struct weights_place place;
     if (!weights_find(file, &item, (struct resize_grid){0}, &place)) return 0;
     const struct safetensors_entry *entry = shards_at(file, place.part[0]);
@@ -346,7 +346,7 @@ enum status weights_patch(const char *path, int64_t *out) {
     return STATUS_OK;
 }
 
-static enum status load_path(const struct store_layout *layout, struct store *store,
+static enum status load_path(const struct state_layout *layout, struct store *store,
                              const struct model_config *shape, const char *path, bool whole) {
     char *file;
     TRY(weights_path(path, &file));
@@ -360,7 +360,7 @@ static enum status load_path(const struct store_layout *layout, struct store *st
     return status;
 }
 
-enum status weights_check(const struct store_layout *layout, const struct model_config *shape,
+enum status weights_check(const struct state_layout *layout, const struct model_config *shape,
                           const char *path) {
     return load_path(layout, NULL, shape, path, false);
 }

@@ -14,7 +14,7 @@ enum status weights_load_whole(struct store *store, const struct model_config *s
                                const char *path);
 /* Local, blocking. Whether weights_load would refuse the file for a store of this layout, in the
  * same words; reads all of it, takes nothing, and is silent where it would not. */
-enum status weights_check(const struct store_layout *layout, const struct model_config *shape,
+enum status weights_check(const struct state_layout *layout, const struct model_config *shape,
                           const char *path);
 
 /* Local, blocking. The side of the patches of a vision transformer whose weights are there; 0: it

@@ -41,7 +41,7 @@ static void find_grids(struct weights_place *place, struct resize_grid positions
     place->to = positions;
 }
 
-bool weights_find(const struct shards *file, const struct store_item *item,
+bool weights_find(const struct shards *file, const struct state_item *item,
                   struct resize_grid positions, struct weights_place *out) {
     struct alias_place names;
     if (!alias_find(item->name, has, file, &names)) return false;

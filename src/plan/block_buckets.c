@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "plan/store_layout.h"
+#include "plan/state_layout.h"
 
 /* The first and the last block of the stage that touch a parameter. */
 struct span {
@@ -101,10 +101,10 @@ static void groups_free(struct groups *groups) {
 /* One of the parameters [from, to) that are in a group; none where there is no such one. */
 static void add_bucket(const struct bucket_source *source, const struct groups *groups, int group,
                        int from, int to, struct bucket_list *list) {
-    int64_t at = source->begin + store_param_elements(source->graph, source->params, from);
+    int64_t at = source->begin + state_param_elements(source->graph, source->params, from);
     struct bucket bucket = {.shared = from >= source->count - source->shared && from < to};
     for (int p = from; p < to; p++) {
-        int64_t elements = store_param_span(source->graph, source->params[p]);
+        int64_t elements = state_param_span(source->graph, source->params[p]);
         if (groups->of[p] == group) {
             if (bucket.count++ == 0) bucket.first = source->first + p, bucket.begin = at;
             bucket.elements += elements;

@@ -9,15 +9,15 @@
 #include "base/mem.h"
 
 #include "plan/block_buckets.h"
-#include "plan/store_layout.h"
+#include "plan/state_layout.h"
 
 enum { MIN_BYTES = 1 << 20, MAX_BYTES = 25 << 20, SHARE = 16 };
 
 static int64_t most_elements(int64_t total) {
-    int64_t bytes = store_bytes(total) / SHARE;
+    int64_t bytes = state_bytes(total) / SHARE;
     if (bytes > MAX_BYTES) bytes = MAX_BYTES;
     if (bytes < MIN_BYTES) bytes = MIN_BYTES;
-    return bytes / store_bytes(1);
+    return bytes / state_bytes(1);
 }
 
 /* The node after which every gradient that the stage makes of the bucket's parameters is there. */
@@ -113,9 +113,9 @@ static bool *find_cuts(const struct bucket_source *source) {
 
 /* Elements of the parameter at p and of those before it that no cut parts from it. */
 static int64_t unit_elements(const struct bucket_source *source, const bool *cuts, int p) {
-    int64_t elements = store_param_span(source->graph, source->params[p]);
+    int64_t elements = state_param_span(source->graph, source->params[p]);
     for (; cuts && p > source->kept && !cuts[p]; p--)
-        elements += store_param_span(source->graph, source->params[p - 1]);
+        elements += state_param_span(source->graph, source->params[p - 1]);
     return elements;
 }
 
@@ -135,14 +135,14 @@ struct bucket_list buckets_of(const struct bucket_source *source) {
     if (source->blocks) return block_buckets_of(source);
     const struct graph *graph = source->graph;
     struct bucket_list list = {.items = MEM_ARRAY(struct bucket, source->count + 1)};
-    int64_t end = source->begin + store_param_elements(graph, source->params, source->count),
+    int64_t end = source->begin + state_param_elements(graph, source->params, source->count),
             most = source->most
                        ? source->most
-                       : most_elements(store_param_elements(graph, NULL, graph->param_count));
+                       : most_elements(state_param_elements(graph, NULL, graph->param_count));
     struct bucket *open = NULL;
     bool *cuts = source->apart ? find_cuts(source) : NULL;
     for (int p = source->count - 1; p >= 0; p--) {
-        int64_t elements = store_param_span(graph, source->params[p]);
+        int64_t elements = state_param_span(graph, source->params[p]);
         bool shared = p >= source->count - source->shared;
         bool may = !cuts || (p + 1 < source->count && cuts[p + 1]), kept = p + 1 == source->kept,
              full = may && !shared && p >= source->kept && open &&

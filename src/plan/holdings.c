@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "graph/needs.h"
 #include "plan/slices.h"
-#include "plan/store_layout.h"
+#include "plan/state_layout.h"
 
 /* A use of the stage's. A parameter that an earlier chunk holds is not held again. */
 static void take_param(struct holdings *holdings, const struct param_need *need, bool copy,
@@ -94,7 +94,7 @@ struct bucket_source holdings_source(const struct holdings *holdings, const stru
                                   .params = holdings->params + first,
                                   .count = holdings->chunk_first[chunk + 1] - first,
                                   .shared = holdings->chunk_shared[chunk],
-                                  .most = holdings->rules.most_bytes / store_bytes(1),
+                                  .most = holdings->rules.most_bytes / state_bytes(1),
                                   .apart = holdings->rules.apart,
                                   .blocks = holdings->rules.blocks,
                                   .first_unit = ranges->stages[stage].first_unit,
@@ -102,7 +102,7 @@ struct bucket_source holdings_source(const struct holdings *holdings, const stru
                                   .first = first,
                                   .kept = holdings->kept[chunk],
                                   .begin =
-                                      store_param_elements(ranges->graph, holdings->params, first)};
+                                      state_param_elements(ranges->graph, holdings->params, first)};
 }
 
 static void tie_bucket(struct ties *ties, int stage, int bucket) {
@@ -115,7 +115,7 @@ static void tie_bucket(struct ties *ties, int stage, int bucket) {
 
 /* As many of the largest as fit; one unless the user says otherwise. */
 static int buckets_ahead(const struct bucket_list *list, bool kept, int64_t bytes) {
-    int64_t most = store_bytes(slices_largest(list, list->count - kept));
+    int64_t most = state_bytes(slices_largest(list, list->count - kept));
     if (bytes < 0 || most == 0) return 1;
     return bytes / most < list->count ? (int)(bytes / most) : list->count;
 }

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cost/cost.h"
-#include "plan/store_layout.h"
+#include "plan/state_layout.h"
 
 /* --- terms of the weights --- */
 
@@ -90,7 +90,7 @@ static void measure_store(const struct weighing *weighing, int n, struct terms *
     for (int i = 0; i < node->in_count; i++) {
         int param = param_read(graph, node, i);
         if (param < 0) continue;
-        double bytes = (double)store_bytes(store_param_span(graph, param));
+        double bytes = (double)state_bytes(state_param_span(graph, param));
         add_term(terms, graph->params[param].value, bytes * arrays);
     }
 }

@@ -376,12 +376,12 @@ static void plan_fields(struct plan *plan) {
 
 static void plan_estimate(struct plan *plan) {
     struct memory_estimate *estimate = &plan->memory;
-    estimate->params = store_kind_bytes(plan->store, ARRAY_PARAM);
-    estimate->gradients = store_kind_bytes(plan->store, ARRAY_GRAD);
-    estimate->in_flight = store_kind_bytes(plan->store, ARRAY_GRAD_WINDOW);
-    estimate->gathered = store_kind_bytes(plan->store, ARRAY_PARAM_WINDOW);
-    estimate->state = store_kind_bytes(plan->store, ARRAY_STATE);
-    estimate->buffers = store_kind_bytes(plan->store, ARRAY_BUFFER);
+    estimate->params = state_kind_bytes(plan->store, ARRAY_PARAM);
+    estimate->gradients = state_kind_bytes(plan->store, ARRAY_GRAD);
+    estimate->in_flight = state_kind_bytes(plan->store, ARRAY_GRAD_WINDOW);
+    estimate->gathered = state_kind_bytes(plan->store, ARRAY_PARAM_WINDOW);
+    estimate->state = state_kind_bytes(plan->store, ARRAY_STATE);
+    estimate->buffers = state_kind_bytes(plan->store, ARRAY_BUFFER);
     estimate->scratch = scratch_bytes(plan);
     if (has_stage(plan))
         estimate->loader =
@@ -416,7 +416,7 @@ static void free_rank(struct plan *plan) {
     for (int c = 0; c < plan->chunk_count; c++) free(plan->chunk[c].buckets.items);
     holdings_free(&plan->holdings);
     forms_free(&plan->forms);
-    store_layout_free(&plan->store);
+    state_layout_free(&plan->store);
 }
 
 /* Another rank's part, which borrows what all ranks have in common. */
@@ -522,7 +522,7 @@ void plan_free(struct plan **plan) {
 }
 
 size_t plan_heap_bytes(const struct plan *plan) {
-    return store_heap_bytes(plan->store);
+    return state_heap_bytes(plan->store);
 }
 
 void plan_most_shared_bytes(const struct plan *plan, size_t *heap, size_t *channels) {

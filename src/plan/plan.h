@@ -20,7 +20,7 @@
 #include "plan/forms.h"
 #include "plan/holdings.h"
 #include "plan/partition.h"
-#include "plan/store_layout.h"
+#include "plan/state_layout.h"
 #include "program/program.h"
 
 struct micro_plan {
@@ -85,7 +85,7 @@ struct plan {
     struct chunk_sizes sizes[GRID_MAX_CHUNKS]; /* the most that any program of the run needs */
     int chunk_count;
     struct slot_forms forms;                 /* of this rank's slots */
-    struct store_layout *store;              /* parameters, gradients, optimizer state */
+    struct state_layout *store;              /* parameters, gradients, optimizer state */
     struct micro_plan micro[PLAN_MAX_MICRO]; /* [0] is the main training graph */
     int micro_count;
     int64_t eval_batch,

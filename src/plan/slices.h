@@ -5,7 +5,7 @@
 #define PLAN_SLICES_H
 
 #include "plan/buckets.h"
-#include "plan/store_layout.h"
+#include "plan/state_layout.h"
 #include "program/program.h"
 
 /* Local. Elements of the largest of the first `count` buckets. */
@@ -15,7 +15,7 @@ int64_t slices_largest(const struct bucket_list *list, int count);
 struct slices {
     struct slice *owned; /* ascending; one for each bucket, some may be empty */
     int owned_count;
-    struct store_window gradients, params; /* of buckets that are whole for a while */
+    struct state_window gradients, params; /* of buckets that are whole for a while */
     int64_t *shift[2];
 };
 

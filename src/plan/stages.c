@@ -17,7 +17,7 @@ struct bucket_rules stages_rules(const struct run_config *config) {
 
 /* Arrays that a rank has slices of have windows beside them, which others read and write; so do
  * gradients, and parameters that are gathered where they lie. */
-static void describe_arrays(const struct run_config *config, struct store_config *out) {
+static void describe_arrays(const struct run_config *config, struct state_config *out) {
     unsigned sliced = config->sliced;
     out->array[ARRAY_GRAD].sliced = sliced & SLICED_GRADIENTS;
     out->array[ARRAY_GRAD].memory = sliced & SLICED_GRADIENTS ? MEMORY_DEVICE : MEMORY_COMM;
@@ -32,10 +32,10 @@ static void describe_arrays(const struct run_config *config, struct store_config
     if (given) out->array[ARRAY_BUFFER].memory = MEMORY_COMM;
 }
 
-static struct store_layout *layout_of(const struct plan *plan, const struct holdings *holdings,
+static struct state_layout *layout_of(const struct plan *plan, const struct holdings *holdings,
                                       const struct slices *slices, int grads) {
     const struct run_config *config = &plan->config;
-    struct store_config store = {
+    struct state_config store = {
         .graph = plan->micro[0].graph,
         .params = holdings->params,
         .param_count = holdings->param_count,
@@ -53,10 +53,10 @@ static struct store_layout *layout_of(const struct plan *plan, const struct hold
         .owned_count = slices->owned_count,
         .windows = {[ARRAY_GRAD] = slices->gradients, [ARRAY_PARAM] = slices->params}};
     describe_arrays(config, &store);
-    return store_layout_new(&store);
+    return state_layout_new(&store);
 }
 
-struct store_layout *stages_layout(const struct plan *plan, const struct holdings *holdings,
+struct state_layout *stages_layout(const struct plan *plan, const struct holdings *holdings,
                                    const struct rank_program *program, int position, int replica) {
     const struct run_config *config = &plan->config;
     struct bucket_list lists[GRID_MAX_CHUNKS] = {0};
@@ -69,7 +69,7 @@ struct store_layout *stages_layout(const struct plan *plan, const struct holding
     }
     if (config->sliced)
         slices_plan(lists, program, config->replicas, replica, holdings->param_count, &slices);
-    struct store_layout *layout = layout_of(plan, holdings, &slices, program->grads);
+    struct state_layout *layout = layout_of(plan, holdings, &slices, program->grads);
     for (int c = 0; c < chunks; c++) free(lists[c].items);
     slices_free(&slices);
     return layout;
@@ -88,27 +88,27 @@ static struct rank_program sizes_at(const struct plan *plan, int position) {
 }
 
 /* Replica 0 has the largest slices. */
-static struct store_layout *layout_at(const struct plan *plan, int position) {
+static struct state_layout *layout_at(const struct plan *plan, int position) {
     struct holdings holdings = holdings_of(&plan->micro[0].ranges, &plan->config.grid, &plan->ties,
                                            position, &plan->rules);
     struct rank_program sizes = sizes_at(plan, position);
-    struct store_layout *layout = stages_layout(plan, &holdings, &sizes, position, 0);
+    struct state_layout *layout = stages_layout(plan, &holdings, &sizes, position, 0);
     holdings_free(&holdings);
     return layout;
 }
 
 size_t stages_heap_bytes(const struct plan *plan, int position) {
-    struct store_layout *layout = layout_at(plan, position);
-    size_t bytes = store_heap_bytes(layout);
-    store_layout_free(&layout);
+    struct state_layout *layout = layout_at(plan, position);
+    size_t bytes = state_heap_bytes(layout);
+    state_layout_free(&layout);
     return bytes;
 }
 
 size_t plan_store_bytes_at(const struct plan *plan, int position) {
-    struct store_layout *layout = layout_at(plan, position);
+    struct state_layout *layout = layout_at(plan, position);
     size_t bytes = 0;
     for (int kind = 0; kind < ARRAY_KIND_COUNT; kind++)
-        bytes += store_kind_bytes(layout, (enum array_kind)kind);
-    store_layout_free(&layout);
+        bytes += state_kind_bytes(layout, (enum array_kind)kind);
+    state_layout_free(&layout);
     return bytes;
 }

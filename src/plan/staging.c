@@ -11,20 +11,20 @@ static size_t larger(size_t a, size_t b) {
 
 /* From a layout that is not plain to the file, or back, a device with memory of its own has a copy
  * between. */
-static size_t copy_bytes(const struct plan *plan, const struct store_item *item) {
+static size_t copy_bytes(const struct plan *plan, const struct state_item *item) {
     bool between = !item->layout->plain && !host_has_memory_of(plan->device->backend);
     return tensor_type_bytes(&item->type) * (between ? 2 : 1);
 }
 
 /* A tensor that slices cut is made whole first. */
 static size_t start_bytes(const struct plan *plan) {
-    const struct store_layout *layout = plan->store;
-    int params = store_array(layout, ARRAY_PARAM, 0);
+    const struct state_layout *layout = plan->store;
+    int params = state_array(layout, ARRAY_PARAM, 0);
     size_t most = 0;
     for (int p = 0; p < layout->param_count; p++) {
-        const struct store_item *item = &layout->params[p];
+        const struct state_item *item = &layout->params[p];
         if (!store_holds(item)) continue;
-        bool cut = store_place(layout, params, item->begin, item->count) < 0;
+        bool cut = state_place(layout, params, item->begin, item->count) < 0;
         most = larger(most, copy_bytes(plan, item) + (cut ? item->layout->bytes : 0));
     }
     return most;
@@ -33,7 +33,7 @@ static size_t start_bytes(const struct plan *plan) {
 /* Whether all of an item is hashed where it lies, or was gathered. */
 static bool is_hashed(const struct plan *plan, int array, bool first) {
     return plan->store->arrays[array].kind != ARRAY_STATE &&
-           (first || store_is_sliced(plan->store, array));
+           (first || state_is_sliced(plan->store, array));
 }
 
 struct copies {
@@ -44,14 +44,14 @@ struct copies {
 static void count_array(const struct plan *plan, int array, struct copies *copies) {
     int count;
     bool first = plan->config.cell.first_replica == 0 || plan->config.saves;
-    const struct store_item *items = store_items(plan->store, array, &count);
+    const struct state_item *items = state_items(plan->store, array, &count);
     for (int i = 0; i < count; i++) {
-        const struct store_item *item = &items[i];
+        const struct state_item *item = &items[i];
         if (!store_holds(item)) continue;
         size_t bytes = tensor_type_bytes(&item->type), copy = copy_bytes(plan, item);
-        bool kept = store_collects(plan->store, array, item);
+        bool kept = state_collects(plan->store, array, item);
         if (kept) copies->kept += bytes;
-        if (kept || store_writes(plan->store, array, item, first))
+        if (kept || state_writes(plan->store, array, item, first))
             copies->saved = larger(copies->saved, kept ? copy - bytes : copy);
         if (is_hashed(plan, array, first)) copies->hashed = larger(copies->hashed, copy);
     }
@@ -60,10 +60,10 @@ static void count_array(const struct plan *plan, int array, struct copies *copie
 /* Of an array: a tensor of the bucket at a time where it is whole, else the part of the bucket that
  * a slice has. */
 static size_t compared_of(const struct plan *plan, int array, const struct bucket *bucket) {
-    const struct store_layout *layout = plan->store;
+    const struct state_layout *layout = plan->store;
     const struct array_layout *of = &layout->arrays[array];
     size_t most = 0;
-    if (!store_is_sliced(layout, array)) {
+    if (!state_is_sliced(layout, array)) {
         for (int p = bucket->first; p < bucket->first + bucket->count; p++)
             most = larger(most, copy_bytes(plan, &layout->params[layout->order[p]]));
         return most;

@@ -82,7 +82,7 @@ enum fault_action fault_trigger(struct fault *fault, const char *at, int64_t ste
     return action >= FAULT_NAN ? action : FAULT_NONE;
 }
 
-static bool owns(const struct store_layout *layout, int64_t element) {
+static bool owns(const struct state_layout *layout, int64_t element) {
     for (int i = 0; i < layout->owned_count; i++)
         if (element >= layout->owned[i].begin &&
             element < layout->owned[i].begin + layout->owned[i].count)
@@ -94,8 +94,8 @@ static bool owns(const struct store_layout *layout, int64_t element) {
  * that owns slices, of the last block it owns: a copy of what another one owns would be replaced
  * before anybody reads it; and a tensor begins a block, so that it is no padding. */
 static float *victim(struct store *store) {
-    const struct store_layout *layout = store->layout;
-    int params = store_array(layout, ARRAY_PARAM, 0), last = layout->order[layout->held_count - 1];
+    const struct state_layout *layout = store->layout;
+    int params = state_array(layout, ARRAY_PARAM, 0), last = layout->order[layout->held_count - 1];
     int64_t begin = layout->params[last].begin;
     if (!owns(layout, begin)) {
         int slice = layout->owned_count - 1;

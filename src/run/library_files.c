@@ -20,13 +20,13 @@ enum { CHECKPOINTS_KEPT = 2 };
 struct tensor_ref {
     bool param;
     int item;
-    const struct store_item *of; /* in the layout of this process's first rank */
+    const struct state_item *of; /* in the layout of this process's first rank */
     void *values;
     size_t bytes;
 };
 
 static bool tensor_at(const struct stretto_run *run, int index, struct tensor_ref *out) {
-    const struct store_layout *layout = library_job(run)->plan->store;
+    const struct state_layout *layout = library_job(run)->plan->store;
     bool param = index < layout->param_count;
     int item = param ? index : index - layout->param_count;
     if (index < 0 || (!param && item >= layout->buffer_count)) return false;
@@ -92,8 +92,8 @@ static enum status keep_param(void *context, int param, const void *plain) {
 static enum status get_task(struct local_rank *rank, void *context) {
     const struct tensor_ref *wanted = context;
     const struct store *store = engine_store(rank->session->engine);
-    const struct store_layout *layout = store->layout;
-    const struct store_item *item =
+    const struct state_layout *layout = store->layout;
+    const struct state_item *item =
         wanted->param ? &layout->params[wanted->item] : &layout->buffers[wanted->item];
     bool answers = is_first_replica(rank) && store_answers(item),
          sliced = wanted->param && rank->session->job.plan->config.sliced & SLICED_PARAMS;
@@ -107,7 +107,7 @@ static enum status get_task(struct local_rank *rank, void *context) {
         TRY(status);
     } else if (answers) {
         enum array_kind kind = wanted->param ? ARRAY_PARAM : ARRAY_BUFFER;
-        TRY(store_get(store, store_array(layout, kind, 0), wanted->item, wanted->values));
+        TRY(store_get(store, state_array(layout, kind, 0), wanted->item, wanted->values));
     }
     return local_ranks_share(rank, answers, wanted->values, wanted->bytes);
 }
@@ -115,12 +115,12 @@ static enum status get_task(struct local_rank *rank, void *context) {
 static enum status set_task(struct local_rank *rank, void *context) {
     const struct tensor_ref *given = context;
     struct store *store = engine_store(rank->session->engine);
-    const struct store_layout *layout = store->layout;
+    const struct state_layout *layout = store->layout;
     enum array_kind kind = given->param ? ARRAY_PARAM : ARRAY_BUFFER;
     TRY(engine_settle(rank->session->engine));
     if (!store_holds(given->param ? &layout->params[given->item] : &layout->buffers[given->item]))
         return STATUS_OK; /* another stage has it */
-    return store_put(store, store_array(store->layout, kind, 0), given->item, given->values);
+    return store_put(store, state_array(store->layout, kind, 0), given->item, given->values);
 }
 
 static enum status find_sized(const struct stretto_run *run, const char *name, const void *values,
@@ -238,7 +238,7 @@ static enum status write_file(struct saving *saving, const char *path,
 
 static enum status save(struct stretto_run *run, const char *path) {
     static const struct safetensors_pair format = {"format", "pt"};
-    const struct store_layout *layout = library_job(run)->plan->store;
+    const struct state_layout *layout = library_job(run)->plan->store;
     int count = layout->param_count + layout->buffer_count;
     struct tensor_item *items = MEM_ARRAY(struct tensor_item, count);
     struct saving saving = {.run = run};

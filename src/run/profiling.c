@@ -200,7 +200,7 @@ static enum status least(struct comm *comm, int64_t *count) {
  * over the bandwidth. */
 static enum status measure_sums(struct engine *engine, struct profile_link *link) {
     const struct store *store = engine_store(engine);
-    int array = store_array(store->layout, ARRAY_GRAD, 0);
+    int array = state_array(store->layout, ARRAY_GRAD, 0);
     struct elements data = store->held[array];
     double rate[REPEATS];
     TRY(least(engine_comm(engine), &data.count));

@@ -101,7 +101,7 @@ static void hash_tensors(struct session *session, struct rank_figures *out) {
 /* Gradients that this rank adds up with the other replicas of its stages. */
 static int64_t reduced_bytes(const struct session *session) {
     int64_t elements = engine_store(session->engine)->layout->param_elements;
-    return pipelines_of(session->job.plan) > 1 ? store_bytes(elements) : 0;
+    return pipelines_of(session->job.plan) > 1 ? state_bytes(elements) : 0;
 }
 
 void result_measure(struct session *session) {

@@ -97,7 +97,7 @@ static enum status add_buckets(struct maker *maker, int position) {
         struct bucket_source source = holdings_source(&holdings, &maker->ranges, c, stage);
         struct bucket_list list = buckets_of(&source);
         int64_t *bytes = arena_new(&maker->out->arena, (size_t)list.count * sizeof *bytes), all = 0;
-        for (int b = 0; b < list.count; b++) all += bytes[b] = store_bytes(list.items[b].elements);
+        for (int b = 0; b < list.count; b++) all += bytes[b] = state_bytes(list.items[b].elements);
         maker->stage[stage].bucket_bytes = bytes;
         add_store(maker, &maker->stage[stage], all);
         buckets_cut(&list, &source, &maker->ranges, stage);

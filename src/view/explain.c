@@ -30,7 +30,7 @@ static int64_t reduced_bytes(const struct plan *plan) {
     bool whole = plan->config.grid.stages == 1;
     int64_t elements =
         whole ? plan->store->param_elements : graph_param_elements(plan->micro[0].graph);
-    int64_t bytes = store_bytes(elements);
+    int64_t bytes = state_bytes(elements);
     return group_size(&plan->config.grid, GROUP_REPLICAS, 0) > 1 ? bytes : 0;
 }
 
@@ -53,7 +53,7 @@ static int64_t sent_bytes(const struct plan *plan) {
                                                                              : 0;
         const struct bucket_list *buckets =
             &plan->chunk[grid_chunk(&program->grid, instr->stage)].buckets;
-        if (ways) bytes += ways * store_bytes(buckets->items[instr->bucket].elements);
+        if (ways) bytes += ways * state_bytes(buckets->items[instr->bucket].elements);
     }
     return bytes / members * (members - 1);
 }
@@ -104,7 +104,7 @@ static void print_model(const struct job *job, FILE *out) {
     words_text(plan->config.dataset, words, sizeof words);
     patches_text(job, patches, sizeof patches);
     row(out, "model", "%s, %s parameters (%s) in %s%s", plan->config.model->name,
-        text_thousands(params, all), text_size(store_bytes(params), size),
+        text_thousands(params, all), text_size(state_bytes(params), size),
         text_count(graph->param_count, "tensor", tensors), patches);
     row(out, "data", "%s, %s sample%s to train on, %s to test on, %s an epoch%s",
         plan->config.dataset->spec, text_thousands(count[SPLIT_TRAIN], all),

@@ -64,7 +64,7 @@ static enum status open_job(const char *line, const char *inputs, struct job *jo
 static enum status set_tensors(const struct job *job, struct run_graph *run, bool params) {
     const struct store *store = engine_store(job->engine);
     const struct graph *graph = run->graph;
-    int array = store_array(store->layout, params ? ARRAY_PARAM : ARRAY_BUFFER, 0);
+    int array = state_array(store->layout, params ? ARRAY_PARAM : ARRAY_BUFFER, 0);
     for (int i = 0; i < (params ? graph->param_count : graph->buffer_count); i++) {
         int value = params ? graph->params[i].value : graph->buffers[i].value;
         void *plain = mem_new(tensor_type_bytes(&graph->values[value].type));

@@ -112,7 +112,7 @@ uint64_t kit_hash(const struct kit_run *run) {
     return params ^ buffers;
 }
 
-int kit_find_param(const struct store_layout *layout, const char *name) {
+int kit_find_param(const struct state_layout *layout, const char *name) {
     int param = 0;
     while (param < layout->param_count && strcmp(layout->params[param].name, name) != 0) param++;
     cr_assert_lt(param, layout->param_count, "no parameter %s", name);
@@ -122,7 +122,7 @@ int kit_find_param(const struct store_layout *layout, const char *name) {
 static float *plain_of(const struct store *store, int param, int64_t *count) {
     *count = shape_count(&store->layout->params[param].type.shape);
     float *plain = MEM_ARRAY(float, *count);
-    cr_assert_eq(store_get(store, store_array(store->layout, ARRAY_PARAM, 0), param, plain),
+    cr_assert_eq(store_get(store, state_array(store->layout, ARRAY_PARAM, 0), param, plain),
                  STATUS_OK);
     return plain;
 }
@@ -138,7 +138,7 @@ void kit_set_param(struct kit_run *run, const char *name, int64_t at, float valu
     int64_t count;
     float *plain = plain_of(store, param, &count);
     plain[at] = value;
-    cr_assert_eq(store_put(store, store_array(store->layout, ARRAY_PARAM, 0), param, plain),
+    cr_assert_eq(store_put(store, state_array(store->layout, ARRAY_PARAM, 0), param, plain),
                  STATUS_OK);
     free(plain);
 }

@@ -42,7 +42,7 @@ struct step_result kit_steps(struct kit_run *run, int64_t steps);
 uint64_t kit_hash(const struct kit_run *run);
 
 /* The number of a parameter; asserts that there is one of this name. */
-int kit_find_param(const struct store_layout *layout, const char *name);
+int kit_find_param(const struct state_layout *layout, const char *name);
 /* Plain values of a parameter by its name; the caller frees them. */
 float *kit_param(const struct kit_run *run, const char *name, int64_t *count);
 void kit_set_param(struct kit_run *run, const char *name, int64_t at, float value);

@@ -45,7 +45,7 @@ static void check(struct kit_run *run, const char *model, const char *name, int6
 
 static void check_model(const struct model *model, const char *device) {
     struct kit_run *run = open_model(model, device);
-    const struct store_layout *store = engine_store(run->engine)->layout;
+    const struct state_layout *store = engine_store(run->engine)->layout;
     int step = (store->param_count + SOME - 1) / SOME;
     kit_steps(run, 1); /* nothing is wrong yet */
     for (int p = 0; p < store->param_count; p += step)

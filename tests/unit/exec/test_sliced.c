@@ -59,7 +59,7 @@ static struct slice slice_of(struct comm *comm, int64_t begin, int64_t count) {
 
 /* Two buckets, the last parameters first. */
 static void cut_buckets(struct plan *plan) {
-    const struct store_layout *layout = plan->store;
+    const struct state_layout *layout = plan->store;
     int half = layout->param_count / 2;
     int64_t middle = layout->params[half].begin;
     free(plan->chunk[0].buckets.items);
@@ -99,15 +99,15 @@ static void add_collect(struct rank_program *rank, int bucket) {
 static void slice_plan(struct member *member) {
     struct plan *plan = member->job.plan;
     int count = own_slices(member);
-    struct store_config config = {
+    struct state_config config = {
         .graph = plan->micro[0].graph,
         .optimizer = plan->config.optimizer,
         .grads = plan->grads,
         .owned = member->owned,
         .owned_count = count,
         .array = {[ARRAY_GRAD] = {.memory = MEMORY_COMM}, [ARRAY_STATE] = {.sliced = true}}};
-    store_layout_free(&plan->store);
-    plan->store = store_layout_new(&config);
+    state_layout_free(&plan->store);
+    plan->store = state_layout_new(&config);
     for (int k = 0; k < plan->program->kind_count; k++)
         for (int b = 0; b < count; b++) add_collect(&plan->program->kinds[k], b);
     if (count == 1) cr_assert_eq(program_verify(plan->program, NULL), STATUS_OK);
@@ -172,7 +172,7 @@ static void expect_state(struct member *member) {
     const struct store *have = engine_store(member->engine),
                        *want = engine_store(member->team->like->engine);
     for (int s = 0; s < have->layout->optimizer->state_count; s++) {
-        int array = store_array(have->layout, ARRAY_STATE, s);
+        int array = state_array(have->layout, ARRAY_STATE, s);
         const struct array_layout *of = &have->layout->arrays[array];
         for (int i = 0; i < of->slice_count; i++) {
             struct elements mine = store_elements(have, array, of->slices[i].begin,
@@ -188,7 +188,7 @@ static void expect_state(struct member *member) {
 /* Sums and norms run over the padding of gradients: it is zero between steps. */
 static void expect_free(const struct member *member) {
     const struct store *store = engine_store(member->engine);
-    const struct elements *grad = &store->held[store_array(store->layout, ARRAY_GRAD, 0)];
+    const struct elements *grad = &store->held[state_array(store->layout, ARRAY_GRAD, 0)];
     for (int64_t i = 0; i < grad->count; i++)
         cr_assert_eq(((const float *)grad->data)[i], 0, "rank %d", member->rank);
 }

@@ -13,8 +13,8 @@ enum { STEPS = 3, RANKS = 2 };
 static const struct optim_config adam = {
     .lr = 0.1, .weight_decay = 0.01, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8};
 
-static struct store_config config_of(const struct kit_run *run, int grads) {
-    return (struct store_config){.graph = run->job.plan->micro[0].graph,
+static struct state_config config_of(const struct kit_run *run, int grads) {
+    return (struct state_config){.graph = run->job.plan->micro[0].graph,
                                  .optimizer = optim_find("adam"),
                                  .grads = grads,
                                  .decay = {true, false, true},
@@ -28,7 +28,7 @@ static struct comm *lone_comm(size_t heap_bytes) {
     return comm;
 }
 
-static struct store *open_store(const struct kit_run *run, const struct store_layout *layout,
+static struct store *open_store(const struct kit_run *run, const struct state_layout *layout,
                                 struct comm *comm) {
     struct store *store = NULL;
     cr_assert_eq(store_new(layout, run->job.plan->device, comm, &store), STATUS_OK);
@@ -39,29 +39,29 @@ static struct store *open_store(const struct kit_run *run, const struct store_la
 
 Test(exec_store, a_layout_tells_what_it_costs) {
     struct kit_run *run = kit_open("--model resnet8 --data digits --device ref --threads 1");
-    struct store_config config = config_of(run, 3);
-    struct store_layout *layout = store_layout_new(&config);
+    struct state_config config = config_of(run, 3);
+    struct state_layout *layout = state_layout_new(&config);
     size_t whole = (size_t)layout->param_elements * 4;
     cr_expect_eq(layout->param_elements % NORM_BLOCK, 0);
-    cr_expect_eq(store_kind_bytes(layout, ARRAY_PARAM), whole);
-    cr_expect_eq(store_kind_bytes(layout, ARRAY_GRAD), 3 * whole);
-    cr_expect_eq(store_kind_bytes(layout, ARRAY_STATE), 2 * whole);
-    cr_expect_eq(store_heap_bytes(layout), 3 * whole);
-    cr_expect_gt(store_kind_bytes(layout, ARRAY_BUFFER), 0);
-    store_layout_free(&layout);
+    cr_expect_eq(state_kind_bytes(layout, ARRAY_PARAM), whole);
+    cr_expect_eq(state_kind_bytes(layout, ARRAY_GRAD), 3 * whole);
+    cr_expect_eq(state_kind_bytes(layout, ARRAY_STATE), 2 * whole);
+    cr_expect_eq(state_heap_bytes(layout), 3 * whole);
+    cr_expect_gt(state_kind_bytes(layout, ARRAY_BUFFER), 0);
+    state_layout_free(&layout);
     struct slice quarter = {NORM_BLOCK, 7 * NORM_BLOCK};
     config.owned = &quarter;
     config.owned_count = 1;
     config.array[ARRAY_STATE].sliced = true;
     config.array[ARRAY_PARAM].memory = MEMORY_COMM;
-    layout = store_layout_new(&config);
-    cr_expect_eq(store_kind_bytes(layout, ARRAY_STATE), 2 * 7 * NORM_BLOCK * 4);
-    cr_expect_eq(store_heap_bytes(layout), 4 * whole);
-    int state = store_array(layout, ARRAY_STATE, 1);
-    cr_expect_eq(store_place(layout, state, NORM_BLOCK + 5, 7), 5);
-    cr_expect_eq(store_place(layout, state, 0, 10), -1);
-    cr_expect_eq(store_place(layout, state, 7 * NORM_BLOCK, 2 * NORM_BLOCK), -1);
-    store_layout_free(&layout);
+    layout = state_layout_new(&config);
+    cr_expect_eq(state_kind_bytes(layout, ARRAY_STATE), 2 * 7 * NORM_BLOCK * 4);
+    cr_expect_eq(state_heap_bytes(layout), 4 * whole);
+    int state = state_array(layout, ARRAY_STATE, 1);
+    cr_expect_eq(state_place(layout, state, NORM_BLOCK + 5, 7), 5);
+    cr_expect_eq(state_place(layout, state, 0, 10), -1);
+    cr_expect_eq(state_place(layout, state, 7 * NORM_BLOCK, 2 * NORM_BLOCK), -1);
+    state_layout_free(&layout);
     kit_close(&run);
 }
 
@@ -70,10 +70,10 @@ Test(exec_store, further_uses_lie_in_the_tail) {
     struct kit_run *run =
         kit_open("--model bert-tiny --data synthetic:kind=tokens,seq=16,vocab=200,predictions=3 "
                  "--device ref --threads 1 --batch 2");
-    const struct store_layout *layout = run->job.plan->store;
+    const struct state_layout *layout = run->job.plan->store;
     int further = 0;
     for (int u = 0; u < layout->use_count; u++) {
-        const struct store_use *use = &layout->uses[u];
+        const struct state_use *use = &layout->uses[u];
         further += use->number > 0;
         cr_expect_eq(use->begin >= layout->param_elements, use->number > 0);
     }
@@ -89,9 +89,9 @@ Test(exec_store, further_uses_lie_in_the_tail) {
     }
     cr_assert_eq(store_tie(store, 0, &all), STATUS_OK);
     for (int u = 0; u < layout->use_count; u++) {
-        const struct store_use *use = &layout->uses[u];
+        const struct state_use *use = &layout->uses[u];
         if (use->number != 1) continue;
-        struct elements first = store_tensor(store, store_array(layout, ARRAY_GRAD, 0), use->param);
+        struct elements first = store_tensor(store, state_array(layout, ARRAY_GRAD, 0), use->param);
         cr_expect_eq(((float *)first.data)[0], (float)(1 + u - 1) + (float)(1 + u), "%s",
                      layout->params[use->param].name);
     }
@@ -102,7 +102,7 @@ Test(exec_store, further_uses_lie_in_the_tail) {
 
 /* A gradient for every element that a store holds, whatever its slices. */
 static void set_gradients(struct store *store, int step) {
-    int array = store_array(store->layout, ARRAY_GRAD, 0);
+    int array = state_array(store->layout, ARRAY_GRAD, 0);
     const struct array_layout *layout = &store->layout->arrays[array];
     for (int s = 0; s < layout->slice_count; s++) {
         struct slice slice = layout->slices[s];
@@ -121,7 +121,7 @@ static void update(struct store *store, int step) {
 }
 
 /* Blocks dealt round, three at a time: slices cut parameters in their middle. */
-static int deal_slices(const struct store_layout *all, int rank, struct slice *out) {
+static int deal_slices(const struct state_layout *all, int rank, struct slice *out) {
     int count = 0;
     int64_t each = 3 * NORM_BLOCK;
     for (int64_t begin = rank * each; begin < all->param_elements; begin += RANKS * each) {
@@ -132,7 +132,7 @@ static int deal_slices(const struct store_layout *all, int rank, struct slice *o
 }
 
 static void compare(const struct store *part, const struct store *whole, const char *what) {
-    int array = store_array(whole->layout, ARRAY_PARAM, 0);
+    int array = state_array(whole->layout, ARRAY_PARAM, 0);
     for (int s = 0; s < part->layout->owned_count; s++) {
         struct slice slice = part->layout->owned[s];
         struct elements a = store_elements(part, array, slice.begin, slice.count),
@@ -142,9 +142,9 @@ static void compare(const struct store *part, const struct store *whole, const c
 }
 
 static void check_slices(struct kit_run *run, bool gradients, bool params, const char *what) {
-    struct store_config config = config_of(run, 1);
-    struct store_layout *all = store_layout_new(&config);
-    struct comm *comm = lone_comm(4 * store_heap_bytes(all));
+    struct state_config config = config_of(run, 1);
+    struct state_layout *all = state_layout_new(&config);
+    struct comm *comm = lone_comm(4 * state_heap_bytes(all));
     struct store *whole = open_store(run, all, comm);
     cr_assert_eq(store_init(whole, config.graph, 1), STATUS_OK);
     for (int step = 0; step < STEPS; step++) update(whole, step);
@@ -157,7 +157,7 @@ static void check_slices(struct kit_run *run, bool gradients, bool params, const
         config.array[ARRAY_STATE].sliced = true;
         config.array[ARRAY_GRAD].sliced = gradients;
         config.array[ARRAY_PARAM].sliced = params;
-        struct store_layout *layout = store_layout_new(&config);
+        struct state_layout *layout = state_layout_new(&config);
         struct store *part = open_store(run, layout, comm);
         struct exact_sum own = {0};
         cr_assert_eq(store_init(part, config.graph, 1), STATUS_OK);
@@ -166,13 +166,13 @@ static void check_slices(struct kit_run *run, bool gradients, bool params, const
         compare(part, whole, what);
         exact_merge(&sum, &own);
         store_free(&part);
-        store_layout_free(&layout);
+        state_layout_free(&layout);
     }
     cr_expect_eq(exact_total(&sum), exact_total(&squares));
     free(slices);
     store_free(&whole);
     comm_close(&comm);
-    store_layout_free(&all);
+    state_layout_free(&all);
 }
 
 Test(exec_store, owners_of_slices_do_what_one_rank_does) {
@@ -187,14 +187,14 @@ Test(exec_store, owners_of_slices_do_what_one_rank_does) {
 Test(exec_store, an_update_keeps_to_what_is_owned) {
     struct kit_run *run = kit_open("--model mlp --data digits --device ref --threads 1");
     struct slice first = {0, NORM_BLOCK};
-    struct store_config config = config_of(run, 1);
+    struct state_config config = config_of(run, 1);
     config.owned = &first;
     config.owned_count = 1;
     config.array[ARRAY_STATE].sliced = true;
-    struct store_layout *layout = store_layout_new(&config);
-    struct comm *comm = lone_comm(store_heap_bytes(layout));
+    struct state_layout *layout = state_layout_new(&config);
+    struct comm *comm = lone_comm(state_heap_bytes(layout));
     struct store *store = open_store(run, layout, comm);
-    float *params = store->held[store_array(layout, ARRAY_PARAM, 0)].data;
+    float *params = store->held[state_array(layout, ARRAY_PARAM, 0)].data;
     params[NORM_BLOCK] = NAN;
     params[NORM_BLOCK + 1] = 5;
     update(store, 0);
@@ -207,7 +207,7 @@ Test(exec_store, an_update_keeps_to_what_is_owned) {
     cr_expect(!finite);
     store_free(&store);
     comm_close(&comm);
-    store_layout_free(&layout);
+    state_layout_free(&layout);
     kit_close(&run);
 }
 
@@ -224,8 +224,8 @@ struct gatherer {
 /* State is sliced; each rank updates its slice and all gather the parameters, as ZeRO does. */
 static void *gather(void *argument) {
     struct gatherer *self = argument;
-    struct store_config config = config_of(self->run, 1);
-    const struct store_layout *all = self->whole->layout;
+    struct state_config config = config_of(self->run, 1);
+    const struct state_layout *all = self->whole->layout;
     struct slice own;
     comm_slice(comm_world(self->comm), all->param_elements, comm_rank(self->comm), &own.begin,
                &own.count);
@@ -233,10 +233,10 @@ static void *gather(void *argument) {
     config.owned_count = 1;
     config.array[ARRAY_STATE].sliced = true;
     config.array[ARRAY_PARAM].memory = MEMORY_COMM;
-    struct store_layout *layout = store_layout_new(&config);
+    struct state_layout *layout = state_layout_new(&config);
     struct store *store = open_store(self->run, layout, self->comm);
     cr_assert_eq(store_init(store, config.graph, 1), STATUS_OK);
-    int params = store_array(layout, ARRAY_PARAM, 0);
+    int params = state_array(layout, ARRAY_PARAM, 0);
     for (int step = 0; step < STEPS; step++) {
         struct comm_request *request;
         update(store, step);
@@ -249,20 +249,20 @@ static void *gather(void *argument) {
                         elements_bytes(&store->held[params])) == 0;
     comm_barrier(comm_world(self->comm));
     store_free(&store);
-    store_layout_free(&layout);
+    state_layout_free(&layout);
     return NULL;
 }
 
 Test(exec_store, gathered_parameters_live_in_communicator_memory) {
     struct kit_run *run = kit_open("--model resnet8 --data digits --device ref --threads 1");
-    struct store_config config = config_of(run, 1);
-    struct store_layout *all = store_layout_new(&config);
-    struct comm *lone = lone_comm(store_heap_bytes(all)), *comm[RANKS];
+    struct state_config config = config_of(run, 1);
+    struct state_layout *all = state_layout_new(&config);
+    struct comm *lone = lone_comm(state_heap_bytes(all)), *comm[RANKS];
     struct store *whole = open_store(run, all, lone);
     struct gatherer rank[RANKS];
     cr_assert_eq(store_init(whole, config.graph, 1), STATUS_OK);
     for (int step = 0; step < STEPS; step++) update(whole, step);
-    cr_assert_eq(comm_open_threads(RANKS, 2 * store_heap_bytes(all), 0, comm), STATUS_OK);
+    cr_assert_eq(comm_open_threads(RANKS, 2 * state_heap_bytes(all), 0, comm), STATUS_OK);
     for (int r = 0; r < RANKS; r++) {
         rank[r] = (struct gatherer){.run = run, .comm = comm[r], .whole = whole};
         cr_assert_eq(pthread_create(&rank[r].thread, NULL, gather, &rank[r]), 0);
@@ -274,6 +274,6 @@ Test(exec_store, gathered_parameters_live_in_communicator_memory) {
     }
     store_free(&whole);
     comm_close(&lone);
-    store_layout_free(&all);
+    state_layout_free(&all);
     kit_close(&run);
 }

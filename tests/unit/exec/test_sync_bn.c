@@ -95,7 +95,7 @@ static uint64_t hash_of(const struct team *team, int rank) {
 /* The largest difference between the parameters, or the running statistics, of two stores. */
 static double params_apart(const struct store *a, const struct store *b) {
     double most = 0;
-    int params = store_array(a->layout, ARRAY_PARAM, 0);
+    int params = state_array(a->layout, ARRAY_PARAM, 0);
     for (int p = 0; p < a->layout->param_count; p++) {
         int64_t count = shape_count(&a->layout->params[p].type.shape);
         float *x = MEM_ARRAY(float, count), *y = MEM_ARRAY(float, count);
@@ -110,10 +110,10 @@ static double params_apart(const struct store *a, const struct store *b) {
 
 static double buffers_apart(const struct store *a, const struct store *b) {
     double most = 0;
-    int buffers = store_array(a->layout, ARRAY_BUFFER, 0);
+    int buffers = state_array(a->layout, ARRAY_BUFFER, 0);
     cr_assert_gt(a->layout->buffer_count, 0);
     for (int i = 0; i < a->layout->buffer_count; i++) {
-        const struct store_item *item = &a->layout->buffers[i];
+        const struct state_item *item = &a->layout->buffers[i];
         size_t bytes = tensor_type_bytes(&item->type);
         float *x = mem_new(bytes), *y = mem_new(bytes);
         cr_assert_eq(store_get(a, buffers, i, x), STATUS_OK);

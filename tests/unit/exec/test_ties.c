@@ -33,8 +33,8 @@ struct member {
     pthread_t thread;
 };
 
-static struct store_item *item_of(const struct member *member, int *index) {
-    struct store_layout *layout = member->job.plan->store;
+static struct state_item *item_of(const struct member *member, int *index) {
+    struct state_layout *layout = member->job.plan->store;
     *index = kit_find_param(layout, "bert.embeddings.word_embeddings.weight");
     return &layout->params[*index];
 }
@@ -43,7 +43,7 @@ static void spoil(struct member *member, enum array_kind kind) {
     int index;
     item_of(member, &index);
     struct store *store = engine_store(member->engine);
-    float *values = store_tensor(store, store_array(store->layout, kind, 0), index).data;
+    float *values = store_tensor(store, state_array(store->layout, kind, 0), index).data;
     values[5] += 1;
 }
 
@@ -162,7 +162,7 @@ Test(exec_ties, a_copy_is_in_the_estimate) {
     }
     const struct graph *graph = team->member[0].job.plan->micro[0].graph;
     for (int p = 0; p < graph->param_count; p++)
-        elements += (size_t)store_param_span(graph, p) * (p == index ? 2 : 1);
+        elements += (size_t)state_param_span(graph, p) * (p == index ? 2 : 1);
     cr_expect_eq(bytes, elements * sizeof(float) * 3);
     team_free(team);
     free(team);

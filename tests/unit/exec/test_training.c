@@ -257,7 +257,7 @@ struct by_hand {
 static void layer(const struct store *store, int param, const float *x, bool relu, float *y) {
     const struct shape *shape = &store->layout->params[param].type.shape;
     int64_t rows = shape->dim[0], columns = shape->dim[1];
-    int params = store_array(store->layout, ARRAY_PARAM, 0);
+    int params = state_array(store->layout, ARRAY_PARAM, 0);
     float *weight = MEM_ARRAY(float, rows *columns), *bias = MEM_ARRAY(float, rows);
     cr_assert_eq(store_get(store, params, param, weight), STATUS_OK);
     cr_assert_eq(store_get(store, params, param + 1, bias), STATUS_OK);
@@ -302,7 +302,7 @@ static void check_bias(void *context, const struct instr *instr, int64_t step, i
     expected_bias_gradient(hand->engine, want, &hand->samples);
     const struct store *store = hand->engine->store;
     float got[10];
-    int gradients = store_array(store->layout, ARRAY_GRAD, instr->grad);
+    int gradients = state_array(store->layout, ARRAY_GRAD, instr->grad);
     cr_assert_eq(store_get(store, gradients, 5, got), STATUS_OK);
     for (int k = 0; k < 10; k++)
         cr_expect_float_eq(got[k], want[k], 1e-6, "%d samples, class %d: %g, by hand %g",
@@ -340,7 +340,7 @@ Test(exec_training, the_short_last_step_has_the_gradient_of_its_samples) {
 
 /* The norm of what lies between the parameters of two runs. */
 static double moved(const struct kit_run *from, const struct kit_run *to) {
-    const struct store_layout *layout = engine_store(from->engine)->layout;
+    const struct state_layout *layout = engine_store(from->engine)->layout;
     double squares = 0;
     for (int p = 0; p < layout->param_count; p++) {
         int64_t count;
@@ -403,7 +403,7 @@ Test(exec_training, running_statistics_are_replica_0s) {
     cr_expect(tracked.moved[0] == 2 && tracked.moved[1] == 2 && tracked.moved[2] == 0 &&
               tracked.moved[3] == 0);
     int counters = 0;
-    int buffers = store_array(store->layout, ARRAY_BUFFER, 0);
+    int buffers = state_array(store->layout, ARRAY_BUFFER, 0);
     for (int b = 0; b < store->layout->buffer_count; b++) {
         const char *name = store->layout->buffers[b].name;
         if (!strstr(name, "num_batches_tracked")) continue;

@@ -112,9 +112,9 @@ static struct run_config run_of(const struct golden_case *gold, const struct dat
 }
 
 static void check_gradients(struct golden_check *check, const struct store *store) {
-    int gradients = store_array(store->layout, ARRAY_GRAD, 0);
+    int gradients = state_array(store->layout, ARRAY_GRAD, 0);
     for (int i = 0; i < store->layout->param_count; i++) {
-        const struct store_item *item = &store->layout->params[i];
+        const struct state_item *item = &store->layout->params[i];
         int64_t count = shape_count(&item->type.shape);
         float *plain = MEM_ARRAY(float, count);
         cr_assert_eq(store_get(store, gradients, i, plain), STATUS_OK);
@@ -124,9 +124,9 @@ static void check_gradients(struct golden_check *check, const struct store *stor
 }
 
 static void check_buffers(struct golden_check *check, const struct store *store) {
-    int buffers = store_array(store->layout, ARRAY_BUFFER, 0);
+    int buffers = state_array(store->layout, ARRAY_BUFFER, 0);
     for (int i = 0; i < store->layout->buffer_count; i++) {
-        const struct store_item *item = &store->layout->buffers[i];
+        const struct state_item *item = &store->layout->buffers[i];
         if (item->type.dtype != DTYPE_F32) continue;
         int64_t count = shape_count(&item->type.shape);
         float *plain = MEM_ARRAY(float, count);

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "graph/memory.h"
 #include "plan/partition.h"
-#include "plan/store_layout.h"
+#include "plan/state_layout.h"
 
 TestSuite(plan_partition, .init = kit_open_devices, .fini = kit_close_devices);
 
@@ -105,7 +105,7 @@ static double slow_weight(const struct graph *graph, const struct partition_conf
         if (kept[v]) memory += (double)value->layout->bytes;
         if (value->kind != VALUE_PARAM || !read[v]) continue;
         if (!earlier[v]) params += (double)tensor_type_bytes(&value->type);
-        memory += 4.0 * (double)store_param_span(graph, value->index) *
+        memory += 4.0 * (double)state_param_span(graph, value->index) *
                   (1 + config->grads + config->states);
     }
     free(kept);

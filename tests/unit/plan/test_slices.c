@@ -62,7 +62,7 @@ static void check_model(const char *model, int kept, int64_t most) {
     buckets_cut(&list, &source, &ranges, 0);
     int64_t elements = 0;
     for (int b = 0; b < list.count; b++) elements += list.items[b].elements;
-    cr_expect_eq(elements, store_param_elements(graph, NULL, graph->param_count));
+    cr_expect_eq(elements, state_param_elements(graph, NULL, graph->param_count));
     if (kept) cr_expect_eq(list.items[list.count - 1].count, kept, "%s", model);
     expect_apart(graph, &list, &ranges, kept);
     free(list.items);
@@ -128,7 +128,7 @@ Test(plan_slices, windows_hold_their_buckets) {
     struct slices slices;
     make_list(&list);
     slices_plan(&list, &program, MEMBERS, 0, BUCKETS, &slices);
-    const struct store_window *windows[] = {&slices.gradients, &slices.params};
+    const struct state_window *windows[] = {&slices.gradients, &slices.params};
     for (int w = 0; w < 2; w++) {
         int places = w ? 3 : 2;
         int64_t largest[4] = {0}, begin = 0;

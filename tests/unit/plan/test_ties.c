@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "graph/build.h"
 #include "plan/holdings.h"
-#include "plan/store_layout.h"
+#include "plan/state_layout.h"
 
 TestSuite(plan_ties, .init = kit_open_devices, .fini = kit_close_devices);
 
@@ -129,22 +129,22 @@ Test(plan_ties, a_copy_is_owned_and_not_counted) {
     cr_assert_eq(ties_of(&chain.ranges, &line, SUM_REPLICA, &ties), STATUS_OK);
     for (int p = 0; p < 3; p += 2) {
         struct holdings holdings = holdings_of(&chain.ranges, &line, &ties, p, NULL);
-        struct store_layout *layout =
-            store_layout_new(&(struct store_config){.graph = chain.graph,
+        struct state_layout *layout =
+            state_layout_new(&(struct state_config){.graph = chain.graph,
                                                     .optimizer = optim_find("adamw"),
                                                     .params = holdings.params,
                                                     .param_count = holdings.param_count,
                                                     .copies = holdings.copies,
                                                     .uses = holdings.uses,
                                                     .grads = 1});
-        const struct store_item *a = &layout->params[param_of(chain.graph, "a")];
+        const struct state_item *a = &layout->params[param_of(chain.graph, "a")];
         cr_expect_eq(layout->owned[0].count, layout->param_elements);
         cr_expect_eq(layout->gradient_elements, layout->param_elements, "one use a rank");
         int64_t counted = 0;
         for (int i = 0; i < layout->counted_count; i++) counted += layout->counted[i].count;
         cr_expect_eq(counted, layout->param_elements - (p ? a->count : 0));
         cr_expect(store_holds(a) && store_answers(a) == (p == 0));
-        store_layout_free(&layout);
+        state_layout_free(&layout);
         holdings_free(&holdings);
     }
     ties_free(&ties);

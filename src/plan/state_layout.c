@@ -1,5 +1,5 @@
 /* See store_layout.h. */
-#include "plan/store_layout.h"
+#include "plan/state_layout.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,55 +9,55 @@
 
 enum { HEAP_ALIGN = 64, BUFFER_ALIGN = 64 };
 
-int64_t store_param_span(const struct graph *graph, int param) {
+int64_t state_param_span(const struct graph *graph, int param) {
     const struct layout *layout = graph->values[graph->params[param].value].layout;
     int64_t elements = (int64_t)(layout->bytes / dtype_bytes(layout->type.dtype));
     return (elements + NORM_BLOCK - 1) / NORM_BLOCK * NORM_BLOCK;
 }
 
-int64_t store_param_elements(const struct graph *graph, const int *params, int count) {
+int64_t state_param_elements(const struct graph *graph, const int *params, int count) {
     int64_t elements = 0;
-    for (int p = 0; p < count; p++) elements += store_param_span(graph, params ? params[p] : p);
+    for (int p = 0; p < count; p++) elements += state_param_span(graph, params ? params[p] : p);
     return elements;
 }
 
 /* --- what lies where --- */
 
-static void describe_uses(struct store_layout *layout, const struct store_config *config, int index,
+static void describe_uses(struct state_layout *layout, const struct state_config *config, int index,
                           int64_t *tail) {
     const struct param *param = &config->graph->params[index];
-    const struct store_item *item = &layout->params[index];
+    const struct state_item *item = &layout->params[index];
     int number = 0;
     for (int u = param->first_use; u < param->first_use + param->use_count; u++) {
         bool here = !config->uses || config->uses[u];
-        layout->uses[u] = here ? (struct store_use){index, number, number ? *tail : item->begin}
-                               : (struct store_use){index, -1, -1};
+        layout->uses[u] = here ? (struct state_use){index, number, number ? *tail : item->begin}
+                               : (struct state_use){index, -1, -1};
         if (here && number++ > 0) *tail += item->count;
     }
 }
 
-static void describe_param(struct store_layout *layout, const struct store_config *config,
+static void describe_param(struct state_layout *layout, const struct state_config *config,
                            int index, int64_t begin) {
     const struct graph *graph = config->graph;
     const struct param *param = &graph->params[index];
     const struct value *value = &graph->values[param->value];
     CHECK(value->type.dtype == STORE_DTYPE, "parameter %s is %s", param->name,
           dtype_name(value->type.dtype));
-    layout->params[index] = (struct store_item){.name = param->name,
+    layout->params[index] = (struct state_item){.name = param->name,
                                                 .type = value->type,
                                                 .layout = value->layout,
                                                 .begin = begin,
-                                                .count = store_param_span(graph, index),
+                                                .count = state_param_span(graph, index),
                                                 .decay = config->decay[param->class],
                                                 .copy = config->copies && config->copies[index]};
 }
 
-static void describe_params(struct store_layout *layout, const struct store_config *config) {
+static void describe_params(struct state_layout *layout, const struct state_config *config) {
     const struct graph *graph = config->graph;
     int held = config->params ? config->param_count : graph->param_count;
-    int64_t begin = 0, tail = store_param_elements(graph, config->params, held);
+    int64_t begin = 0, tail = state_param_elements(graph, config->params, held);
     for (int p = 0; p < graph->param_count; p++)
-        layout->params[p] = (struct store_item){.name = graph->params[p].name,
+        layout->params[p] = (struct state_item){.name = graph->params[p].name,
                                                 .type = graph->values[graph->params[p].value].type,
                                                 .begin = -1,
                                                 .position = -1};
@@ -73,12 +73,12 @@ static void describe_params(struct store_layout *layout, const struct store_conf
     layout->gradient_elements = tail;
 }
 
-static void describe_buffers(struct store_layout *layout, const struct store_config *config) {
+static void describe_buffers(struct state_layout *layout, const struct state_config *config) {
     const struct graph *graph = config->graph;
     for (int b = 0; b < graph->buffer_count; b++) {
         const struct value *value = &graph->values[graph->buffers[b].value];
         bool held = !config->holds_buffer || config->holds_buffer[b];
-        layout->buffers[b] = (struct store_item){.name = graph->buffers[b].name,
+        layout->buffers[b] = (struct state_item){.name = graph->buffers[b].name,
                                                  .type = value->type,
                                                  .layout = value->layout,
                                                  .begin = held ? layout->buffer_bytes : -1,
@@ -89,7 +89,7 @@ static void describe_buffers(struct store_layout *layout, const struct store_con
     }
 }
 
-static void take_owned(struct store_layout *layout, const struct store_config *config) {
+static void take_owned(struct state_layout *layout, const struct state_config *config) {
     struct slice all = {0, layout->param_elements};
     const struct slice *owned = config->owned ? config->owned : &all;
     layout->owned_count = config->owned ? config->owned_count : 1;
@@ -106,10 +106,10 @@ static void take_owned(struct store_layout *layout, const struct store_config *c
 }
 
 /* What of an owned slice lies between copies. */
-static void count_slice(struct store_layout *layout, const struct slice *owned) {
+static void count_slice(struct state_layout *layout, const struct slice *owned) {
     int64_t begin = owned->begin, end = owned->begin + owned->count;
     for (int p = 0; p <= layout->held_count; p++) {
-        const struct store_item *copy =
+        const struct state_item *copy =
             p < layout->held_count ? &layout->params[layout->order[p]] : NULL;
         if (copy && !copy->copy) continue;
         int64_t stop = copy && copy->begin < end ? copy->begin : end;
@@ -119,19 +119,19 @@ static void count_slice(struct store_layout *layout, const struct slice *owned) 
     }
 }
 
-static void take_counted(struct store_layout *layout) {
+static void take_counted(struct state_layout *layout) {
     layout->counted = MEM_ARRAY(struct slice, layout->owned_count + layout->held_count + 1);
     for (int i = 0; i < layout->owned_count; i++) count_slice(layout, &layout->owned[i]);
 }
 
-static int64_t *copy_shift(const struct store_window *window, int count) {
+static int64_t *copy_shift(const struct state_window *window, int count) {
     int64_t *shift = window->shift ? MEM_ARRAY(int64_t, count + 1) : NULL;
     for (int i = 0; shift && i < count; i++) shift[i] = window->shift[i];
     return shift;
 }
 
-static void take_windows(struct store_layout *layout, const struct store_config *config) {
-    const struct store_window *grads = &config->windows[ARRAY_GRAD],
+static void take_windows(struct state_layout *layout, const struct state_config *config) {
+    const struct state_window *grads = &config->windows[ARRAY_GRAD],
                               *params = &config->windows[ARRAY_PARAM];
     layout->grad_shift = copy_shift(grads, layout->held_count);
     layout->param_shift = copy_shift(params, layout->held_count);
@@ -141,7 +141,7 @@ static void take_windows(struct store_layout *layout, const struct store_config 
 
 /* --- arrays --- */
 
-static int kind_count(const struct store_config *config, enum array_kind kind) {
+static int kind_count(const struct state_config *config, enum array_kind kind) {
     switch (kind) {
     case ARRAY_GRAD: return config->grads;
     case ARRAY_STATE: return config->forward ? 0 : config->optimizer->state_count;
@@ -152,7 +152,7 @@ static int kind_count(const struct store_config *config, enum array_kind kind) {
 }
 
 /* Windows of gradients have the further uses behind them, as a whole gradient array has. */
-static int64_t whole_of(const struct store_layout *layout, enum array_kind kind) {
+static int64_t whole_of(const struct state_layout *layout, enum array_kind kind) {
     switch (kind) {
     case ARRAY_GRAD: return layout->gradient_elements;
     case ARRAY_BUFFER: return layout->buffer_bytes;
@@ -163,7 +163,7 @@ static int64_t whole_of(const struct store_layout *layout, enum array_kind kind)
     }
 }
 
-static void add_array(struct store_layout *layout, const struct store_config *config,
+static void add_array(struct state_layout *layout, const struct state_config *config,
                       enum array_kind kind, int index) {
     bool sliced = config->array[kind].sliced;
     CHECK(!sliced || kind != ARRAY_BUFFER, "buffers are not sliced");
@@ -179,7 +179,7 @@ static void add_array(struct store_layout *layout, const struct store_config *co
     for (int i = 0; i < array->slice_count; i++) array->held += array->slices[i].count;
 }
 
-static void describe_arrays(struct store_layout *layout, const struct store_config *config) {
+static void describe_arrays(struct state_layout *layout, const struct state_config *config) {
     int count = 0;
     for (int k = 0; k < ARRAY_KIND_COUNT; k++) count += kind_count(config, (enum array_kind)k);
     layout->arrays = MEM_ARRAY(struct array_layout, count);
@@ -190,13 +190,13 @@ static void describe_arrays(struct store_layout *layout, const struct store_conf
     }
 }
 
-struct store_layout *store_layout_new(const struct store_config *config) {
+struct state_layout *state_layout_new(const struct state_config *config) {
     const struct graph *graph = config->graph;
-    struct store_layout *layout = MEM_NEW(struct store_layout);
-    *layout = (struct store_layout){.optimizer = config->optimizer,
-                                    .params = MEM_ARRAY(struct store_item, graph->param_count),
-                                    .buffers = MEM_ARRAY(struct store_item, graph->buffer_count),
-                                    .uses = MEM_ARRAY(struct store_use, graph->use_count),
+    struct state_layout *layout = MEM_NEW(struct state_layout);
+    *layout = (struct state_layout){.optimizer = config->optimizer,
+                                    .params = MEM_ARRAY(struct state_item, graph->param_count),
+                                    .buffers = MEM_ARRAY(struct state_item, graph->buffer_count),
+                                    .uses = MEM_ARRAY(struct state_use, graph->use_count),
                                     .order = MEM_ARRAY(int, graph->param_count + 1),
                                     .param_count = graph->param_count,
                                     .buffer_count = graph->buffer_count,
@@ -210,7 +210,7 @@ struct store_layout *store_layout_new(const struct store_config *config) {
     return layout;
 }
 
-void store_layout_free(struct store_layout **layout) {
+void state_layout_free(struct state_layout **layout) {
     if (!*layout) return;
     free((*layout)->params);
     free((*layout)->buffers);
@@ -227,20 +227,20 @@ void store_layout_free(struct store_layout **layout) {
 
 /* --- questions --- */
 
-int store_array(const struct store_layout *layout, enum array_kind kind, int index) {
+int state_array(const struct state_layout *layout, enum array_kind kind, int index) {
     int array = layout->first[kind] + index;
     CHECK(index >= 0 && array < layout->array_count && layout->arrays[array].kind == kind,
           "array %d of kind %d", index, (int)kind);
     return array;
 }
 
-const struct store_item *store_items(const struct store_layout *layout, int array, int *count) {
+const struct state_item *state_items(const struct state_layout *layout, int array, int *count) {
     bool buffers = layout->arrays[array].kind == ARRAY_BUFFER;
     *count = buffers ? layout->buffer_count : layout->param_count;
     return buffers ? layout->buffers : layout->params;
 }
 
-int64_t store_place(const struct store_layout *layout, int array, int64_t begin, int64_t count) {
+int64_t state_place(const struct state_layout *layout, int array, int64_t begin, int64_t count) {
     const struct array_layout *of = &layout->arrays[array];
     int64_t before = 0;
     for (int i = 0; i < of->slice_count; i++) {
@@ -252,24 +252,24 @@ int64_t store_place(const struct store_layout *layout, int array, int64_t begin,
     return -1;
 }
 
-int64_t store_window_place(const struct store_layout *layout, enum array_kind kind, int position,
+int64_t state_window_place(const struct state_layout *layout, enum array_kind kind, int position,
                            int64_t x) {
     const int64_t *shift = kind == ARRAY_GRAD ? layout->grad_shift : layout->param_shift;
     CHECK(shift && position >= 0, "no window");
     return shift[position] + x;
 }
 
-int64_t store_window_use(const struct store_layout *layout, const struct store_use *use) {
+int64_t state_window_use(const struct state_layout *layout, const struct state_use *use) {
     if (use->number > 0) return layout->grad_window + use->begin - layout->param_elements;
-    const struct store_item *item = &layout->params[use->param];
-    return store_window_place(layout, ARRAY_GRAD, item->position, item->begin);
+    const struct state_item *item = &layout->params[use->param];
+    return state_window_place(layout, ARRAY_GRAD, item->position, item->begin);
 }
 
-bool store_is_sliced(const struct store_layout *layout, int array) {
+bool state_is_sliced(const struct state_layout *layout, int array) {
     return layout->arrays[array].slices != &layout->arrays[array].whole;
 }
 
-bool store_holds_part(const struct store_layout *layout, int array, const struct store_item *item) {
+bool state_holds_part(const struct state_layout *layout, int array, const struct state_item *item) {
     const struct array_layout *of = &layout->arrays[array];
     for (int i = 0; i < of->slice_count; i++) {
         const struct slice *slice = &of->slices[i];
@@ -279,34 +279,34 @@ bool store_holds_part(const struct store_layout *layout, int array, const struct
     return false;
 }
 
-static bool holds_first(const struct store_layout *layout, int array,
-                        const struct store_item *item) {
-    return store_place(layout, array, item->begin, 1) >= 0;
+static bool holds_first(const struct state_layout *layout, int array,
+                        const struct state_item *item) {
+    return state_place(layout, array, item->begin, 1) >= 0;
 }
 
-bool store_writes(const struct store_layout *layout, int array, const struct store_item *item,
+bool state_writes(const struct state_layout *layout, int array, const struct state_item *item,
                   bool first_replica) {
     if (!store_answers(item)) return false;
-    return store_is_sliced(layout, array) ? holds_first(layout, array, item) : first_replica;
+    return state_is_sliced(layout, array) ? holds_first(layout, array, item) : first_replica;
 }
 
-bool store_collects(const struct store_layout *layout, int array, const struct store_item *item) {
-    return store_is_sliced(layout, array) && holds_first(layout, array, item) &&
-           store_place(layout, array, item->begin, item->count) < 0;
+bool state_collects(const struct state_layout *layout, int array, const struct state_item *item) {
+    return state_is_sliced(layout, array) && holds_first(layout, array, item) &&
+           state_place(layout, array, item->begin, item->count) < 0;
 }
 
 static size_t held_bytes(const struct array_layout *array) {
     return (size_t)array->held * dtype_bytes(array->dtype);
 }
 
-size_t store_kind_bytes(const struct store_layout *layout, enum array_kind kind) {
+size_t state_kind_bytes(const struct state_layout *layout, enum array_kind kind) {
     size_t bytes = 0;
     for (int i = 0; i < layout->array_count; i++)
         if (layout->arrays[i].kind == kind) bytes += held_bytes(&layout->arrays[i]);
     return bytes;
 }
 
-size_t store_heap_bytes(const struct store_layout *layout) {
+size_t state_heap_bytes(const struct state_layout *layout) {
     size_t bytes = 0;
     for (int i = 0; i < layout->array_count; i++)
         if (layout->arrays[i].memory == MEMORY_COMM)

@@ -7,14 +7,14 @@
  * stays zero. A rank owns some slices of the range: it adds up their squares and updates them; of
  * parameters that two ranks of a pipeline have one adds up the squares and both make the update. An
  * array holds all elements, or only those that are owned. */
-#ifndef PLAN_STORE_LAYOUT_H
-#define PLAN_STORE_LAYOUT_H
+#ifndef PLAN_STATE_LAYOUT_H
+#define PLAN_STATE_LAYOUT_H
 
 #include "graph/graph.h"
 
 /* Parameters, gradients and optimizer state are f32, whatever --dtype is: bytes of so many. */
 #define STORE_DTYPE DTYPE_F32
-static inline int64_t store_bytes(int64_t elements) {
+static inline int64_t state_bytes(int64_t elements) {
     return elements * (int64_t)dtype_bytes(STORE_DTYPE);
 }
 
@@ -39,7 +39,7 @@ struct slice {
 
 /* Windows: element x of a parameter lies at x + shift of its position. A rank whose stages have no
  * parameters has windows without elements: its program names them like any other. */
-struct store_window {
+struct state_window {
     const int64_t *shift; /* NULL: there are no windows */
     int64_t elements;
 };
@@ -56,7 +56,7 @@ struct array_layout {
 };
 
 /* A parameter or a buffer: elements [begin, begin + count) of its arrays. */
-struct store_item {
+struct state_item {
     const char *name;
     struct tensor_type type;
     const struct layout *layout;
@@ -67,28 +67,28 @@ struct store_item {
 };
 
 /* Local. Whether this rank holds the item. */
-static inline bool store_holds(const struct store_item *item) {
+static inline bool store_holds(const struct state_item *item) {
     return item->begin >= 0;
 }
 
 /* Local. Whether it is this rank's to save, to hash and to count in norms: one of a pipeline's
  * does.
  */
-static inline bool store_answers(const struct store_item *item) {
+static inline bool store_answers(const struct state_item *item) {
     return store_holds(item) && !item->copy;
 }
 
 /* One use of a parameter: where its gradient lies in a gradient array. */
-struct store_use {
+struct state_use {
     int param, number; /* of those of this rank; 0: the first, in the parameter's own place; -1: it
                           is another rank's */
     int64_t begin;
 };
 
-struct store_layout {
+struct state_layout {
     const struct optim_rule *optimizer;
-    struct store_item *params, *buffers;
-    struct store_use *uses;
+    struct state_item *params, *buffers;
+    struct state_use *uses;
     int param_count, buffer_count, use_count; /* of the graph: all stages */
     int64_t *grad_shift, *param_shift;        /* windows, by position; NULL: there are none */
     int64_t grad_window, param_window; /* their elements; of gradients, further uses behind them */
@@ -102,7 +102,7 @@ struct store_layout {
     int array_count, first[ARRAY_KIND_COUNT];
 };
 
-struct store_config {
+struct state_config {
     const struct graph *graph; /* lowered, for training; outlives the layout */
     const struct optim_rule *optimizer;
     const int *params; /* of the graph that the rank holds, in order; NULL: all of them */
@@ -120,46 +120,46 @@ struct store_config {
         enum array_memory memory;
         bool sliced; /* holds what is owned, no more */
     } array[ARRAY_KIND_COUNT];
-    struct store_window windows[ARRAY_KIND_COUNT]; /* of ARRAY_GRAD and ARRAY_PARAM */
+    struct state_window windows[ARRAY_KIND_COUNT]; /* of ARRAY_GRAD and ARRAY_PARAM */
 };
 
 /* Local. Elements that a parameter of a lowered graph takes in the range, padding included; `count`
  * of them together (`params` NULL: the first ones). */
-int64_t store_param_span(const struct graph *graph, int param);
-int64_t store_param_elements(const struct graph *graph, const int *params, int count);
+int64_t state_param_span(const struct graph *graph, int param);
+int64_t state_param_elements(const struct graph *graph, const int *params, int count);
 
-/* Local. The caller owns the layout; store_layout_free accepts NULL and clears the pointer. */
-struct store_layout *store_layout_new(const struct store_config *config);
-void store_layout_free(struct store_layout **layout);
+/* Local. The caller owns the layout; state_layout_free accepts NULL and clears the pointer. */
+struct state_layout *state_layout_new(const struct state_config *config);
+void state_layout_free(struct state_layout **layout);
 
 /* Local. The number of an array. */
-int store_array(const struct store_layout *layout, enum array_kind kind, int index);
+int state_array(const struct state_layout *layout, enum array_kind kind, int index);
 /* Local. The items that lie in an array, and how many. */
-const struct store_item *store_items(const struct store_layout *layout, int array, int *count);
+const struct state_item *state_items(const struct state_layout *layout, int array, int *count);
 /* Local. Where elements of an array lie among those that are held; -1: not all of them are, or not
  * in one slice. */
-int64_t store_place(const struct store_layout *layout, int array, int64_t begin, int64_t count);
+int64_t state_place(const struct state_layout *layout, int array, int64_t begin, int64_t count);
 
 /* Local. Whether an array holds what is owned alone; whether any element of an item of it is held.
  */
-bool store_is_sliced(const struct store_layout *layout, int array);
-bool store_holds_part(const struct store_layout *layout, int array, const struct store_item *item);
+bool state_is_sliced(const struct state_layout *layout, int array);
+bool state_holds_part(const struct state_layout *layout, int array, const struct state_item *item);
 
 /* Local. Each tensor has one rank that saves it: who holds the first element in an array of slices,
  * else the first of the replicas that hold the same. Whether this is the one; whether it must put
  * the item together from the slices of several. */
-bool store_writes(const struct store_layout *layout, int array, const struct store_item *item,
+bool state_writes(const struct state_layout *layout, int array, const struct state_item *item,
                   bool first_replica);
-bool store_collects(const struct store_layout *layout, int array, const struct store_item *item);
+bool state_collects(const struct state_layout *layout, int array, const struct state_item *item);
 
 /* Local. Where the gradient of a use lies in the windows; where element x of the parameter at a
  * position does in the windows of gradients or of parameters (`kind`). */
-int64_t store_window_use(const struct store_layout *layout, const struct store_use *use);
-int64_t store_window_place(const struct store_layout *layout, enum array_kind kind, int position,
+int64_t state_window_use(const struct state_layout *layout, const struct state_use *use);
+int64_t state_window_place(const struct state_layout *layout, enum array_kind kind, int position,
                            int64_t x);
 
 /* Local. Bytes of all arrays of a kind that this rank holds; of what must come from comm_alloc. */
-size_t store_kind_bytes(const struct store_layout *layout, enum array_kind kind);
-size_t store_heap_bytes(const struct store_layout *layout);
+size_t state_kind_bytes(const struct state_layout *layout, enum array_kind kind);
+size_t state_heap_bytes(const struct state_layout *layout);
 
 #endif
