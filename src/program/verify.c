@@ -200,7 +200,7 @@ static void begin_step(struct walk *walk, enum list_name list) {
     memset(walk->loaded, 0, (size_t)(walk->micros * walk->own->chunks) * sizeof *walk->loaded);
     memset(walk->tracked, 0, (size_t)(buckets + 1) * sizeof *walk->tracked);
     for (int g = 0; g < walk->own->grads; g++) {
-        struct bucket *bucket = walk->grads[g].bucket;
+        struct verify_bucket *bucket = walk->grads[g].bucket;
         if (bucket) memset(bucket, 0, (size_t)buckets * sizeof *bucket);
         walk->grads[g] = (struct grad){.bucket = bucket};
     }
@@ -331,7 +331,7 @@ static void walk_new(struct verifier *verifier, int rank, int pipeline) {
                           .first_micro = program_first_micro(program, rank),
                           .pipeline = pipeline};
     walk->map = resource_map(program, walk->own->grads, walk->own->chunks, walk->own->chunk);
-    walk->slots = MEM_ARRAY(struct slot, sizes_slot(walk->own->chunk, walk->own->chunks, 0));
+    walk->slots = MEM_ARRAY(struct verify_slot, sizes_slot(walk->own->chunk, walk->own->chunks, 0));
     walk->grads = MEM_ARRAY(struct grad, walk->own->grads);
     int buckets = sizes_bucket(walk->own->chunk, walk->own->chunks, 0);
     walk->params = MEM_ARRAY(struct param_bucket, buckets + 1);

@@ -76,7 +76,7 @@ void verify_under_way(struct walk *walk, const struct pending *pending);
 enum status verify_share(struct walk *walk);
 enum status verify_post(struct walk *walk);
 /* A bucket of a gradient buffer, counted through all chunks. */
-struct bucket *verify_bucket(struct walk *walk, int grad, int index);
+struct verify_bucket *verify_bucket(struct walk *walk, int grad, int index);
 
 /* Channels: messages are received in the order sent, by whom they are for. Posts a send or a
  * receive; whether what is pending on a channel is done; all that was sent was received. */

@@ -16,34 +16,35 @@
 
 static const struct place nobody = {NULL, 0};
 
-struct bucket *verify_bucket(struct walk *walk, int grad, int index) {
+struct verify_bucket *verify_bucket(struct walk *walk, int grad, int index) {
     struct grad *of = &walk->grads[grad];
     if (!of->bucket)
-        of->bucket = MEM_ARRAY(struct bucket, sizes_bucket(walk->own->chunk, walk->own->chunks, 0));
+        of->bucket =
+            MEM_ARRAY(struct verify_bucket, sizes_bucket(walk->own->chunk, walk->own->chunks, 0));
     return &of->bucket[index];
 }
 
 /* Nothing was added yet, by this rank or another: the neutral element of sums. */
-static bool is_neutral(const struct bucket *bucket) {
+static bool is_neutral(const struct verify_bucket *bucket) {
     return bucket->started && bucket->count == 0 && !bucket->reduced && !bucket->joined;
 }
 
 /* The uses of nothing need not be added. */
-static bool is_whole(const struct bucket *bucket) {
+static bool is_whole(const struct verify_bucket *bucket) {
     return bucket->tied || is_neutral(bucket);
 }
 
 /* What is in a buffer would be lost, unless it was added to another. */
-static enum status start(struct walk *walk, struct bucket *bucket) {
+static enum status start(struct walk *walk, struct verify_bucket *bucket) {
     if (bucket->started && !is_neutral(bucket))
         return verify_broken(walk, RULE_STARTED, verify_own(walk, bucket->last),
                              "gradient buffer %d still holds gradients", walk->instr->grad);
-    *bucket = (struct bucket){.started = true};
+    *bucket = (struct verify_bucket){.started = true};
     bucket->holds = walk->instr->op == INSTR_ZERO ? walk->instr->bucket : walk->instr->segment;
     return STATUS_OK;
 }
 
-static enum status accumulate(struct walk *walk, struct bucket *bucket) {
+static enum status accumulate(struct walk *walk, struct verify_bucket *bucket) {
     bool fresh = walk->instr->flags & INSTR_NEW;
     uint64_t leaf = order_leaf(walk->instr->micro);
     if (fresh) TRY(start(walk, bucket));
@@ -62,7 +63,7 @@ static enum status accumulate(struct walk *walk, struct bucket *bucket) {
 /* Of two stages of a rank that share parameters it would erase, or leave, what lies behind the
  * bucket of one of them. Of windows it is the part of a rank that lacks a micro-batch which others
  * sum. */
-static enum status zero(struct walk *walk, struct bucket *bucket) {
+static enum status zero(struct walk *walk, struct verify_bucket *bucket) {
     bool tied = program_tie_of(walk->program, walk->instr->stage);
     bool windows = walk->program->sliced & SLICED_GRADIENTS;
     bool alone = walk->program->ranks == 1 && !tied;
@@ -87,7 +88,7 @@ static const struct program_tie *tie_at(const struct walk *walk, int index) {
 /* Gradients that another stage of this rank makes of the same parameters lie behind the bucket:
  * they must be of the same micro-batches. No more can follow: each runs once, and this bucket will
  * be found to hold all of the step. */
-static enum status check_shared(struct walk *walk, const struct bucket *bucket, int index) {
+static enum status check_shared(struct walk *walk, const struct verify_bucket *bucket, int index) {
     const struct program_tie *tie = tie_at(walk, index);
     if (!tie || tie_is_apart(tie)) return STATUS_OK;
     int chunk = grid_chunk(&walk->program->grid, tie->other);
@@ -100,7 +101,7 @@ static enum status check_shared(struct walk *walk, const struct bucket *bucket, 
                              "stage %d has not made its gradients of what both share", tie->other);
     }
     for (int b = 0; b < walk->own->chunk[chunk].buckets; b++) {
-        const struct bucket *other =
+        const struct verify_bucket *other =
             verify_bucket(walk, walk->instr->grad, sizes_bucket(walk->own->chunk, chunk, b));
         if (!other->started || other->content != bucket->content)
             return verify_broken(walk, RULE_JOINED, verify_own(walk, other->last),
@@ -110,7 +111,7 @@ static enum status check_shared(struct walk *walk, const struct bucket *bucket, 
     return STATUS_OK;
 }
 
-static enum status tie(struct walk *walk, struct bucket *bucket, int index) {
+static enum status tie(struct walk *walk, struct verify_bucket *bucket, int index) {
     if (!bucket->started || (bucket->tied && !is_neutral(bucket)))
         return verify_broken(walk, RULE_TIED, verify_own(walk, bucket->last),
                              "gradient buffer %d %s", walk->instr->grad,
@@ -123,7 +124,7 @@ static enum status tie(struct walk *walk, struct bucket *bucket, int index) {
 
 /* Sum over the two ranks that share the bucket's parameters: before that over the replicas, since
  * uses are added for each replica. */
-static enum status join(struct walk *walk, struct bucket *bucket, int index) {
+static enum status join(struct walk *walk, struct verify_bucket *bucket, int index) {
     const struct program_tie *tie = tie_at(walk, index);
     if (!tie || !tie_is_apart(tie))
         return verify_broken(walk, RULE_JOINED, nobody, "bucket %d is not shared with another rank",
@@ -142,12 +143,12 @@ static enum status join(struct walk *walk, struct bucket *bucket, int index) {
     return STATUS_OK;
 }
 
-static bool lacks_join(const struct walk *walk, const struct bucket *bucket, int index) {
+static bool lacks_join(const struct walk *walk, const struct verify_bucket *bucket, int index) {
     const struct program_tie *tie = tie_at(walk, index);
     return tie && tie_is_apart(tie) && !bucket->joined;
 }
 
-static enum status sum(struct walk *walk, struct bucket *into, struct bucket *from) {
+static enum status sum(struct walk *walk, struct verify_bucket *into, struct verify_bucket *from) {
     if (!is_whole(into) || !is_whole(from))
         return verify_broken(walk, RULE_TIED,
                              verify_own(walk, is_whole(into) ? from->last : into->last),
@@ -178,7 +179,8 @@ enum status verify_replicas(const struct walk *walk, enum rule rule) {
 }
 
 /* A bucket that is about to be summed over the replicas. */
-static enum status check_summed(const struct walk *walk, const struct bucket *bucket, int index) {
+static enum status check_summed(const struct walk *walk, const struct verify_bucket *bucket,
+                                int index) {
     TRY(verify_replicas(walk, RULE_REDUCED));
     if (!is_whole(bucket))
         return verify_broken(walk, RULE_TIED, verify_own(walk, bucket->last),
@@ -193,7 +195,7 @@ static enum status check_summed(const struct walk *walk, const struct bucket *bu
     return STATUS_OK;
 }
 
-static enum status reduce(struct walk *walk, struct bucket *bucket, int index) {
+static enum status reduce(struct walk *walk, struct verify_bucket *bucket, int index) {
     TRY(check_summed(walk, bucket, index));
     if (walk->program->sliced)
         return verify_broken(walk, RULE_SLICED, nobody,
@@ -204,7 +206,8 @@ static enum status reduce(struct walk *walk, struct bucket *bucket, int index) {
 }
 
 /* Into another buffer: what was summed is added to the slices there, and spent here. */
-static enum status scatter_into(struct walk *walk, struct bucket *from, struct bucket *into) {
+static enum status scatter_into(struct walk *walk, struct verify_bucket *from,
+                                struct verify_bucket *into) {
     bool fresh = walk->instr->flags & INSTR_NEW;
     if (fresh == into->reduced)
         return verify_broken(walk, RULE_STARTED, verify_own(walk, into->last),
@@ -222,11 +225,11 @@ static enum status scatter_into(struct walk *walk, struct bucket *from, struct b
 }
 
 /* By the number of the buffer. */
-static struct bucket *bucket_at(struct walk *walk, int grad, int buffer) {
+static struct verify_bucket *bucket_at(struct walk *walk, int grad, int buffer) {
     return verify_bucket(walk, grad, resource_bucket(&walk->map, buffer));
 }
 
-static enum status scatter(struct walk *walk, struct bucket *from, int index) {
+static enum status scatter(struct walk *walk, struct verify_bucket *from, int index) {
     const struct instr *instr = walk->instr;
     bool sliced = walk->program->sliced & SLICED_GRADIENTS;
     TRY(check_summed(walk, from, index));
@@ -250,7 +253,7 @@ static enum status scatter(struct walk *walk, struct bucket *from, int index) {
 }
 
 /* Where gradients are sliced, backward writes a window a bucket; the slices are SCATTER's. */
-static enum status check_windows(const struct walk *walk, const struct bucket *bucket) {
+static enum status check_windows(const struct walk *walk, const struct verify_bucket *bucket) {
     const struct instr *instr = walk->instr;
     const char *operands = instr_row(instr)->operands;
     if (!(walk->program->sliced & SLICED_GRADIENTS)) return STATUS_OK;
@@ -277,7 +280,7 @@ static enum status check_windows(const struct walk *walk, const struct bucket *b
 
 /* The kept bucket of a stage is made by every segment of a pass but its own, which has no nodes:
  * until the last of them it is that pass's alone. */
-static enum status fill_kept(struct walk *walk, struct bucket *kept) {
+static enum status fill_kept(struct walk *walk, struct verify_bucket *kept) {
     const struct instr *instr = walk->instr, *first = kept->filling;
     int own = walk->own->chunk[verify_chunk(walk)].buckets - 1;
     bool same = first && first->op == instr->op && first->micro == instr->micro;
@@ -295,7 +298,7 @@ static enum status fill_kept(struct walk *walk, struct bucket *kept) {
 }
 
 /* What is wrong with the gradients in a bucket: where one is missing or there twice, which. */
-static enum status not_once(const struct walk *walk, const struct bucket *bucket) {
+static enum status not_once(const struct walk *walk, const struct verify_bucket *bucket) {
     uint64_t missing = walk->present_content - bucket->content, extra = 0 - missing;
     for (int m = 0; m < walk->micros; m++) {
         if (order_leaf(m) == missing || order_leaf(m) == extra)
@@ -310,7 +313,7 @@ static enum status not_once(const struct walk *walk, const struct bucket *bucket
 }
 
 /* Each micro-batch of the rank exactly once; other ranks answer for theirs at their own STEP. */
-static enum status check_whole(struct walk *walk, struct bucket *bucket, int index) {
+static enum status check_whole(struct walk *walk, struct verify_bucket *bucket, int index) {
     char name[VERIFY_BUCKET_BYTES];
     if (!is_whole(bucket))
         return verify_broken(walk, RULE_TIED, verify_own(walk, bucket->last),
@@ -326,7 +329,7 @@ static enum status check_whole(struct walk *walk, struct bucket *bucket, int ind
     return bucket->content == walk->present_content ? STATUS_OK : not_once(walk, bucket);
 }
 
-static enum status check_order(struct walk *walk, const struct bucket *bucket) {
+static enum status check_order(struct walk *walk, const struct verify_bucket *bucket) {
     if (bucket->order == walk->defined) return STATUS_OK;
     return verify_broken(walk, RULE_ORDER, verify_own(walk, bucket->last),
                          "the gradients were not added in the order \"sum %s\" of the header",
@@ -386,7 +389,7 @@ static enum status step(struct walk *walk) {
     return verify_clips(walk);
 }
 
-static enum status change(struct walk *walk, struct bucket *bucket, int index) {
+static enum status change(struct walk *walk, struct verify_bucket *bucket, int index) {
     const struct instr *instr = walk->instr;
     if (bucket->filling)
         return verify_broken(walk, RULE_WINDOWS, verify_own(walk, bucket->filling),
@@ -445,7 +448,7 @@ enum status verify_gradient(struct walk *walk) {
     if (kept && touched.also[0] == touched.first) return STATUS_OK; /* the segment without nodes */
     if (kept) TRY(fill_kept(walk, bucket_at(walk, instr->grad, touched.also[0])));
     for (int b = touched.first; b < touched.first + touched.count; b++) {
-        struct bucket *bucket = bucket_at(walk, instr->grad, b);
+        struct verify_bucket *bucket = bucket_at(walk, instr->grad, b);
         TRY(check_windows(walk, bucket));
         TRY(change(walk, bucket, resource_bucket(&walk->map, b)));
         if (strchr(row->writes, 'g')) bucket->last = instr;

@@ -12,7 +12,7 @@ static unsigned all_facts(const struct walk *walk) {
     return facts_of_stage(verify_first_stage(walk), verify_last_stage(walk));
 }
 
-static bool is_free(const struct walk *walk, const struct slot *slot) {
+static bool is_free(const struct walk *walk, const struct verify_slot *slot) {
     return slot->facts == 0 || slot->facts == all_facts(walk);
 }
 
@@ -29,7 +29,7 @@ static const char *last_fact(unsigned facts) {
     return fact_words[fact];
 }
 
-static enum status need_free(const struct walk *walk, const struct slot *slot) {
+static enum status need_free(const struct walk *walk, const struct verify_slot *slot) {
     if (is_free(walk, slot)) return STATUS_OK;
     return verify_broken(walk, RULE_SLOT, verify_own(walk, slot->last),
                          "slot %d still holds micro-batch %d (%s)", walk->instr->slot, slot->micro,
@@ -45,7 +45,7 @@ static const struct instr *earlier_load(const struct walk *walk) {
     return instr;
 }
 
-static enum status load(struct walk *walk, struct slot *slot) {
+static enum status load(struct walk *walk, struct verify_slot *slot) {
     int micro = walk->instr->micro;
     bool *loaded = &walk->loaded[verify_chunk(walk) * walk->micros + micro];
     if (!verify_present(walk, micro))
@@ -55,7 +55,7 @@ static enum status load(struct walk *walk, struct slot *slot) {
         return verify_broken(walk, RULE_SAMPLES, verify_own(walk, earlier_load(walk)),
                              "micro-batch %d was loaded before", micro);
     TRY(need_free(walk, slot));
-    *slot = (struct slot){
+    *slot = (struct verify_slot){
         .facts = facts_named(instr_row(walk->instr)->gives), .micro = micro, .last = walk->instr};
     *loaded = true;
     if (++walk->live > walk->peak) walk->peak = walk->live;
@@ -86,7 +86,7 @@ static bool is_first_segment(const struct walk *walk) {
 }
 
 /* What is made again, all at once or segment by segment, is laid out in memory for the rank. */
-static enum status check_form(struct walk *walk, struct slot *slot) {
+static enum status check_form(struct walk *walk, struct verify_slot *slot) {
     unsigned form = walk->instr->flags & INSTR_AGAIN;
     bool blocks = form == INSTR_BLOCK;
     if (form == INSTR_AGAIN)
@@ -114,7 +114,7 @@ static enum status forward(struct walk *walk) {
 
 /* R of a slot whose F keeps what came into each segment: that of the next segment of backward; the
  * last one gives its facts. */
-static enum status make_block(struct walk *walk, struct slot *slot, unsigned *gives) {
+static enum status make_block(struct walk *walk, struct verify_slot *slot, unsigned *gives) {
     int count = walk->own->chunk[verify_chunk(walk)].buckets, segment = walk->instr->segment;
     bool all = segment == INSTR_ALL && count == 1;
     if (slot->again != slot->done || (!all && segment != slot->again))
@@ -127,7 +127,7 @@ static enum status make_block(struct walk *walk, struct slot *slot, unsigned *gi
 }
 
 /* Its segment was made again: the activations that it reads are there. */
-static bool has_block(const struct walk *walk, const struct slot *slot) {
+static bool has_block(const struct walk *walk, const struct verify_slot *slot) {
     int count = walk->own->chunk[verify_chunk(walk)].buckets;
     bool one = walk->instr->segment != INSTR_ALL || count == 1;
     return slot->form == INSTR_BLOCK && one && slot->again == slot->done + 1;
@@ -135,7 +135,7 @@ static bool has_block(const struct walk *walk, const struct slot *slot) {
 
 /* Segments of a pass come in order, those of forward from the last to the first; only the last one
  * gives its facts. */
-static enum status count_segment(struct walk *walk, struct slot *slot, unsigned *gives) {
+static enum status count_segment(struct walk *walk, struct verify_slot *slot, unsigned *gives) {
     const struct instr *instr = walk->instr;
     int count = walk->own->chunk[verify_chunk(walk)].buckets;
     int next = instr_is_forward(instr) ? count - 1 - slot->done : slot->done;
@@ -177,7 +177,7 @@ static bool any_present(const struct walk *walk, int micro) {
 }
 
 /* STATS_F and STATS_B: the part of a rank without samples where the others share statistics. */
-static enum status stand_in(struct walk *walk, const struct slot *slot) {
+static enum status stand_in(struct walk *walk, const struct verify_slot *slot) {
     int micro = walk->instr->micro;
     if (!walk->verifier->shares)
         return verify_broken(walk, RULE_SHARED, nobody,
@@ -201,7 +201,7 @@ static enum status check_again(struct walk *walk) {
                          again->stage, again->micro);
 }
 
-static void track_again(struct walk *walk, const struct slot *slot) {
+static void track_again(struct walk *walk, const struct verify_slot *slot) {
     if (walk->instr->op == INSTR_R) walk->again = walk->instr;
     if (walk->again && slot->facts >> FACT_INPUTS & 1 && instr_runs_nodes(walk->instr))
         walk->again = NULL;
@@ -209,7 +209,7 @@ static void track_again(struct walk *walk, const struct slot *slot) {
 
 /* Facts that the stage cannot have are not asked for. A pass in segments has not given its facts
  * yet, and no other pass comes between. */
-static enum status advance(struct walk *walk, struct slot *slot) {
+static enum status advance(struct walk *walk, struct verify_slot *slot) {
     const struct known_row *known = &walk->verifier->rows[walk->instr->op];
     unsigned can = all_facts(walk), missing = known->needs & can & ~slot->facts;
     unsigned gives = instr_gives(walk->instr);
@@ -241,7 +241,7 @@ enum status verify_slot(struct walk *walk) {
     const struct instr_row *row = instr_row(walk->instr);
     if (!row->needs) return STATUS_OK;
     TRY(check_again(walk));
-    struct slot *slot =
+    struct verify_slot *slot =
         &walk->slots[sizes_slot(walk->own->chunk, verify_chunk(walk), walk->instr->slot)];
     if (row->needs[0] == '-') return row->gives[0] ? load(walk, slot) : stand_in(walk, slot);
     TRY(advance(walk, slot));
@@ -257,7 +257,7 @@ enum status verify_slots_free(struct walk *walk) {
         int stage = grid_stage(grid, walk->cell.position, c);
         unsigned all = facts_of_stage(stage == 0, stage == stages - 1);
         for (int end = slot + walk->own->chunk[c].slots; slot < end; slot++) {
-            const struct slot *of = &walk->slots[slot];
+            const struct verify_slot *of = &walk->slots[slot];
             if (of->facts == 0 || of->facts == all) continue;
             struct walk last = {.rank = walk->rank, .instr = of->last};
             return verify_broken(&last, RULE_FINISHED, nobody,

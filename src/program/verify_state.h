@@ -57,7 +57,7 @@ struct pending {
     const struct instr *instr;   /* that posted it */
 };
 
-struct slot {
+struct verify_slot {
     unsigned facts; /* 0 before its first use */
     int micro;
     int pass, done; /* a pass that is run in segments, and how many of them were; 0: none */
@@ -66,7 +66,7 @@ struct slot {
     const struct instr *last; /* that changed it */
 };
 
-struct bucket {
+struct verify_bucket {
     bool started, tied, joined, reduced;
     int holds;                   /* of a window: which bucket */
     const struct instr *filling; /* of a kept bucket: the first segment of the pass that makes it */
@@ -77,9 +77,9 @@ struct bucket {
 };
 
 struct grad {
-    const struct instr *normed;  /* the NORM that saw it as it is, or NULL */
-    const struct instr *changed; /* what changed it since */
-    struct bucket *bucket;       /* of all chunks; NULL until it is first used */
+    const struct instr *normed;   /* the NORM that saw it as it is, or NULL */
+    const struct instr *changed;  /* what changed it since */
+    struct verify_bucket *bucket; /* of all chunks; NULL until it is first used */
     /* Of windows, per chunk: what it has made of parameters that an earlier stage of the rank
      * holds, and that one has not tied yet; the micro-batch's key. */
     uint64_t made[GRID_MAX_CHUNKS];
@@ -107,8 +107,8 @@ struct walk {
     const struct rank_program *own;
     struct grid_cell cell;
     int rank, micros, first_micro;
-    int pipeline;       /* the walked one it is in; -1: none */
-    struct slot *slots; /* of all chunks */
+    int pipeline;              /* the walked one it is in; -1: none */
+    struct verify_slot *slots; /* of all chunks */
     struct grad *grads;
     struct param_bucket *params; /* of all chunks */
     bool *loaded;                /* per chunk and micro-batch */
