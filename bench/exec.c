@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "job/job.h"
-#include "run/watch.h"
+#include "run/recorder.h"
 
 static int by_value(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -42,19 +42,19 @@ static enum status time_steps(struct engine *engine, const struct train_observer
 /* The ring of the trace is as long as that of a run with so many instructions. */
 static enum status run(struct job *job, int instructions, int steps, double *us) {
     struct control_row row = {0};
-    struct watch watch = {.row = &row};
+    struct recorder watch = {.row = &row};
     struct program *real = job->plan->program, *empty = empty_program(job->plan, instructions);
     struct engine *engine = NULL;
     struct train_state state = train_fresh();
-    state.observer = watch_engine_observer(&watch);
+    state.observer = recorder_engine_observer(&watch);
     enum status status =
         engine_open(&(struct engine_config){.plan = job->plan, .state = &state}, &engine);
     job->plan->program = empty;
     watch.engine = &engine;
-    if (status == STATUS_OK) status = watch_open(job, NULL, 0, &watch);
-    struct train_observer train = watch_train_observer(&watch);
+    if (status == STATUS_OK) status = recorder_open(job, NULL, 0, &watch);
+    struct train_observer train = recorder_train_observer(&watch);
     if (status == STATUS_OK) status = time_steps(engine, &train, steps, us);
-    watch_free(&watch);
+    recorder_free(&watch);
     job->plan->program = real;
     engine_close(&engine);
     program_free(&empty);

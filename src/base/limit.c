@@ -175,7 +175,7 @@ static void on_exit_called(int code, void *nothing) {
     _exit(status_exit_code(status));
 }
 
-static void watch_signal(int signal) {
+static void recorder_signal(int signal) {
     struct sigaction before, action = {.sa_sigaction = on_end,
                                        .sa_flags = (int)(SA_RESETHAND | SA_ONSTACK | SA_SIGINFO)};
     if (sigaction(signal, NULL, &before) == 0 && before.sa_handler == SIG_DFL)
@@ -191,8 +191,8 @@ void limit_end(void) {
 }
 
 void limit_watch_signals(void) {
-    watch_signal(SIGABRT);
-    watch_signal(SIGSEGV);
+    recorder_signal(SIGABRT);
+    recorder_signal(SIGSEGV);
 }
 
 void limit_watch(void) {

@@ -142,7 +142,7 @@ static int run_named(int argc, char **argv) {
 
 int cli_main(int argc, char **argv) {
     limit_watch();
-    control_describe_records(watch_describe_position);
+    control_describe_records(recorder_describe_position);
     int code = run_named(argc, argv);
     limit_watch_end();
     return code;

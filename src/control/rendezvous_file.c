@@ -125,7 +125,7 @@ struct seen {
     struct timespec touched;
 };
 
-/* By what can be known at once; a publisher on another host is found alive by watch_touch. */
+/* By what can be known at once; a publisher on another host is found alive by recorder_touch. */
 static bool known_alive(const struct control_rendezvous *rendezvous, int fd,
                         const struct control_rendezvous_record *record) {
     enum lock lock = try_lock(fd, LOCK_SH);
@@ -174,7 +174,7 @@ static bool touched_since(const struct seen *before, const struct seen *now) {
 }
 
 /* Whether a publisher on another machine lives: its record is touched while we look on. */
-static enum status watch_touch(const struct control_rendezvous *rendezvous, struct seen *seen) {
+static enum status recorder_touch(const struct control_rendezvous *rendezvous, struct seen *seen) {
     int64_t begin = clock_ns();
     struct seen now;
     while (!past(begin, watch_limit_s)) {
@@ -206,7 +206,7 @@ static enum status clear_old(const struct control_rendezvous *rendezvous) {
     if (!seen.there) return STATUS_OK;
     bool good = seen.state == CONTROL_RENDEZVOUS_GOOD;
     if (good && !seen.alive && !control_rendezvous_same_boot(&seen.record, &rendezvous->me))
-        TRY(watch_touch(rendezvous, &seen));
+        TRY(recorder_touch(rendezvous, &seen));
     if (good && seen.alive) return in_use(rendezvous, &seen);
     explicit_bzero(&seen, sizeof seen);
     log_note("%s: replacing the record of a job that ended without removing it", rendezvous->path);

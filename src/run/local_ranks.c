@@ -109,7 +109,7 @@ enum status local_ranks_open(const struct options *options, const struct start *
                                   .apart = apart};
     ranks->rank = MEM_ARRAY(struct local_rank, ranks->count);
     run_thread_positions_new(ranks->count, &ranks->positions);
-    control_describe_records(watch_describe_position);
+    control_describe_records(recorder_describe_position);
     set_up(ranks);
     enum status status = rank_threads_open(ranks->count, apart, &ranks->threads);
     if (status == STATUS_OK) status = open_jobs(ranks);

@@ -288,7 +288,7 @@ static bool started_by_another(const struct launch_identity *identity) {
 
 /* From here on others can see what it does. */
 static void be_seen(struct rank *rank) {
-    struct watch *watch = &rank->session.watch;
+    struct recorder *watch = &rank->session.watch;
     watch->rank = rank->identity->rank;
     watch->row = row_of(rank);
     watch->lines = started_by_another(rank->identity);

@@ -54,7 +54,7 @@ static int pipelines_of(const struct plan *plan) {
 }
 
 /* Replicas meet once a step. */
-static double syncs_per_s(const struct watch *watch) {
+static double syncs_per_s(const struct recorder *watch) {
     bool known = watch->timed_steps > 0 && pipelines_of(watch->job->plan) > 1;
     return known ? (double)watch->timed_steps / ((double)watch->timed.total_ns * 1e-9) : NAN;
 }
@@ -107,13 +107,13 @@ static int64_t reduced_bytes(const struct session *session) {
 void result_measure(struct session *session) {
     struct summary timed;
     summary_init(&timed);
-    watch_summary(&session->watch, &timed);
+    recorder_summary(&session->watch, &timed);
     int64_t steps = session->result.steps - session->result.first_step;
     session->figures = (struct rank_figures){
         .samples_per_s = timed.samples_per_s / pipelines_of(session->job.plan),
         .reduced_bytes_per_step = reduced_bytes(session),
-        .use = watch_use(&session->watch),
-        .load = watch_load(&session->watch),
+        .use = recorder_use(&session->watch),
+        .load = recorder_load(&session->watch),
         .step_flops = plan_step_flops(session->job.plan) - plan_recompute_flops(session->job.plan),
         .predicted_bytes = (int64_t)plan_bytes(session->job.plan),
         .sent_bytes_per_step = steps > 0 ? (int64_t)(comm_sent_bytes(engine_comm(session->engine)) -
@@ -159,11 +159,11 @@ static void fill_ranks(const struct session *session, struct summary *summary) {
 /* Of a run that failed the other ranks are not known. */
 static void fill_bubbles(const struct session *session, struct summary *summary) {
     int ranks = comm_size(engine_comm(session->engine));
-    const struct watch_use **use = MEM_ARRAY(const struct watch_use *, ranks);
+    const struct recorder_use **use = MEM_ARRAY(const struct recorder_use *, ranks);
     if (ranks == 1 || session->all) {
         for (int r = 0; r < ranks; r++)
             use[r] = session->all ? &session->all[r].use : &session->figures.use;
-        watch_bubbles(use, ranks, summary);
+        recorder_bubbles(use, ranks, summary);
     }
     free(use);
 }
@@ -212,8 +212,8 @@ static void fill_mfu(const struct session *session, struct summary *summary) {
 
 enum status result_fill(struct session *session, int exit_code) {
     struct summary *summary = &session->summary;
-    watch_lacks(&session->watch, watch_note_times(&session->watch), "history.jsonl");
-    watch_summary(&session->watch, summary);
+    recorder_lacks(&session->watch, recorder_note_times(&session->watch), "history.jsonl");
+    recorder_summary(&session->watch, summary);
     measure_run(session, summary);
     measure_again(session);
     fill_ranks(session, summary);

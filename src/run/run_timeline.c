@@ -55,7 +55,7 @@ static uint64_t dropped_of(struct trace *const *traces, int count) {
 }
 
 struct run_timeline *run_timeline_new(const struct session *session) {
-    const struct watch *watch = &session->watch;
+    const struct recorder *watch = &session->watch;
     int ranks = comm_size(engine_comm(session->engine));
     struct trace *const *traces = watch->traces ? watch->traces : &watch->trace;
     if (!watch->trace || (ranks > 1 && !watch->traces)) return NULL;

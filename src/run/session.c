@@ -286,7 +286,7 @@ static enum status resume(struct session *session, const struct checkpoint_confi
 static enum status prepare(struct session *session, const struct checkpoint_config *checkpoint) {
     session->watch.profiling = session->profiling = profiling_new(&session->job);
     session->watch.engine = &session->engine;
-    session->state.observer = watch_engine_observer(&session->watch);
+    session->state.observer = recorder_engine_observer(&session->watch);
     TRY(session_open(session, predict));
     if (session->job.options.resume) TRY(resume(session, checkpoint));
     if (session->done) return STATUS_OK;
@@ -296,7 +296,7 @@ static enum status prepare(struct session *session, const struct checkpoint_conf
     int64_t step = engine_next_step(session->engine);
     enum status status = begin_folder(session, step);
     const char *folder = first_rank(session) ? session->folder : NULL;
-    if (status == STATUS_OK) status = watch_open(&session->job, folder, step, &session->watch);
+    if (status == STATUS_OK) status = recorder_open(&session->job, folder, step, &session->watch);
     return comm_agree(comm_world(comm), status);
 }
 
@@ -325,7 +325,7 @@ static void say_stopped(const struct session *session) {
 static enum status train(struct session *session, const struct checkpoint_config *checkpoint) {
     const struct job *job = &session->job;
     const struct options *options = &job->options;
-    struct train_observer observer = watch_train_observer(&session->watch);
+    struct train_observer observer = recorder_train_observer(&session->watch);
     bool limited = option_is_set(options, OPTION_time_limit_s);
     struct train_config config = {
         .eval_every = resolve_period(&job->plan->config, options->eval_every),
@@ -347,21 +347,21 @@ static bool is_spread(const struct session *session) {
 
 /* Writes what a run leaves at its end, each file whatever became of the others. */
 static enum status write_results(struct session *session, bool good) {
-    struct watch *watch = &session->watch;
+    struct recorder *watch = &session->watch;
     char *model = folder_path(session->folder, "model.safetensors"),
          *summary = folder_path(session->folder, "summary.json");
     if (good && !is_spread(session))
-        watch_lacks(watch, checkpoint_write_model(session->engine, model, NULL),
-                    "model.safetensors");
+        recorder_lacks(watch, checkpoint_write_model(session->engine, model, NULL),
+                       "model.safetensors");
     if (good && !is_spread(session) && file_exists(model))
-        watch_lacks(watch, run_folder_remove_parts(session->folder), "the model");
-    if (good && is_spread(session)) watch_lacks(watch, session->model_status, "the model");
+        recorder_lacks(watch, run_folder_remove_parts(session->folder), "the model");
+    if (good && is_spread(session)) recorder_lacks(watch, session->model_status, "the model");
     struct run_timeline *timeline = good ? run_timeline_new(session) : NULL;
     run_timeline_summary(timeline, &session->summary);
-    watch_close(watch);
+    recorder_close(watch);
     if (good && *watch->lacks) session->summary.exit = status_exit_code(STATUS_DATA);
-    watch_lacks(watch, summary_write(&session->summary, summary), "summary.json");
-    watch_lacks(watch, result_report(session, run_timeline_get(timeline)), "report.html");
+    recorder_lacks(watch, summary_write(&session->summary, summary), "summary.json");
+    recorder_lacks(watch, result_report(session, run_timeline_get(timeline)), "report.html");
     run_timeline_free(&timeline);
     free(model);
     free(summary);
@@ -379,7 +379,7 @@ static enum status finish_first(struct session *session, enum status status) {
     if (finishing == STATUS_OK)
         finishing = write_results(session, good);
     else
-        watch_close(&session->watch);
+        recorder_close(&session->watch);
     const struct options *options = &session->job.options;
     if (finishing == STATUS_OK && !options->quiet && options->json) result_print_json(session);
     if (!good) return status;
@@ -388,7 +388,7 @@ static enum status finish_first(struct session *session, enum status status) {
 }
 
 static enum status finish_other(struct session *session, enum status status) {
-    enum status closing = watch_close(&session->watch);
+    enum status closing = recorder_close(&session->watch);
     return closing == STATUS_OK ? status : closing;
 }
 
@@ -407,7 +407,7 @@ static enum status finish(struct session *session, enum status status) {
     if (good && is_spread(session))
         session->model_status = checkpoint_save_model(session->engine, session->folder);
     if (good) TRY(result_gather(session)); /* ranks that failed cannot be asked */
-    if (good) TRY(watch_gather(&session->watch, engine_comm(session->engine)));
+    if (good) TRY(recorder_gather(&session->watch, engine_comm(session->engine)));
     enum status finished =
         first_rank(session) ? finish_first(session, status) : finish_other(session, status);
     /* Last: it takes memory that is not the run's, and one that cannot be written does not cost the
@@ -452,7 +452,7 @@ enum status session_run(struct session *session) {
 }
 
 void session_free(struct session *session) {
-    watch_free(&session->watch);
+    recorder_free(&session->watch);
     profiling_free(&session->profiling);
     engine_close(&session->engine);
     summary_free(&session->summary);

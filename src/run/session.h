@@ -8,8 +8,8 @@
 #include "job/job.h"
 #include "record/summary.h"
 #include "run/lock.h"
+#include "run/recorder.h"
 #include "run/start.h"
-#include "run/watch.h"
 
 /* What each rank measures of itself. */
 struct rank_figures {
@@ -17,7 +17,7 @@ struct rank_figures {
     bool hashed;                      /* they are known */
     double samples_per_s;
     double step_flops; /* of a step of the model, without what runs again */
-    struct watch_use use;
+    struct recorder_use use;
     struct load load; /* of the timed steps */
     int64_t peak_bytes, predicted_bytes, sent_bytes_per_step;
     int64_t reduced_bytes_per_step;
@@ -42,7 +42,7 @@ struct session {
     struct engine *engine;
     struct history *history;           /* of rank 0 */
     bool done;                         /* there was nothing to do */
-    struct watch watch;                /* of rank 0 */
+    struct recorder watch;             /* of rank 0 */
     struct profiling *profiling;       /* of --save-profile; or NULL */
     struct session_forecast predicted; /* of rank 0 */
     int host_cores;                    /* that ranks of this machine share; 0: as the job knows */

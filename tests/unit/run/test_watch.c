@@ -2,16 +2,16 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "run/watch.h"
+#include "run/recorder.h"
 
 Test(run_watch, a_position_reads_as_its_instruction) {
     struct control_row row = {0};
-    struct watch watch = {.rank = 3, .row = &row};
-    struct engine_observer observer = watch_engine_observer(&watch);
+    struct recorder watch = {.rank = 3, .row = &row};
+    struct engine_observer observer = recorder_engine_observer(&watch);
     struct instr instr = instr_make(INSTR_B);
     struct control_doing doing;
     instr.id = 17, instr.micro = 5, instr.grad = 1, instr.flags = INSTR_NEW;
-    control_describe_records(watch_describe_position);
+    control_describe_records(recorder_describe_position);
     observer.starting(observer.context, &instr, 6, 1234);
     control_row_get(&row, &doing);
     cr_expect_str_eq(doing.text, "#17 r3 B s0 m5 a0 g1 new");
@@ -22,6 +22,6 @@ Test(run_watch, a_position_reads_as_its_instruction) {
 Test(run_watch, a_record_of_no_instruction_is_empty) {
     char record[CONTROL_DOING_BYTES], text[CONTROL_DOING_BYTES] = "before";
     memset(record, 0xff, sizeof record);
-    watch_describe_position(record, text);
+    recorder_describe_position(record, text);
     cr_expect_str_empty(text);
 }

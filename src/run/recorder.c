@@ -1,5 +1,5 @@
 /* See watch.h. */
-#include "run/watch.h"
+#include "run/recorder.h"
 
 #include <errno.h>
 #include <math.h>
@@ -22,7 +22,7 @@
 enum { WATCH_MAX_TIMED = 4096 };
 
 /* SIGUSR1 asks where the ranks are. */
-static void report_position(const struct watch *watch, int64_t step, const char *text) {
+static void report_position(const struct recorder *watch, int64_t step, const char *text) {
     if (watch->print_positions)
         watch->print_positions(watch->position_context);
     else
@@ -38,7 +38,7 @@ struct position {
 _Static_assert(sizeof(struct position) <= CONTROL_DOING_BYTES, "a position has no room in a row");
 _Static_assert((int)INSTR_TEXT_BYTES <= (int)CONTROL_DOING_BYTES, "its text neither");
 
-void watch_describe_position(const void *record, char text[CONTROL_DOING_BYTES]) {
+void recorder_describe_position(const void *record, char text[CONTROL_DOING_BYTES]) {
     struct position position;
     memcpy(&position, record, sizeof position);
     text[0] = 0;
@@ -55,7 +55,7 @@ static void corrupt_gradient(const struct plan *plan, const struct store *store,
 }
 
 /* `instr` NULL: no instruction of a step. */
-static void trigger_fault(struct watch *watch, const struct instr *instr, const char *what,
+static void trigger_fault(struct recorder *watch, const struct instr *instr, const char *what,
                           int64_t step) {
     enum fault_action action = fault_trigger(&watch->fault, what, step);
     fault_corrupt(engine_store(*watch->engine), action);
@@ -64,7 +64,7 @@ static void trigger_fault(struct watch *watch, const struct instr *instr, const 
 }
 
 static void on_starting(void *context, const struct instr *instr, int64_t step, int64_t now_ns) {
-    struct watch *watch = context;
+    struct recorder *watch = context;
     struct position position = {*instr, watch->rank};
     char text[INSTR_TEXT_BYTES];
     if (watch->row)
@@ -75,14 +75,14 @@ static void on_starting(void *context, const struct instr *instr, int64_t step, 
 }
 
 static void on_starting_other(void *context, const char *what, int64_t steps) {
-    struct watch *watch = context;
+    struct recorder *watch = context;
     if (watch->row) control_row_set(watch->row, steps, what);
     if (stop_take_report()) report_position(watch, steps, what);
     if (watch->fault.action != FAULT_NONE) trigger_fault(watch, NULL, what, steps);
 }
 
 /* The passes, which bubbles count. */
-static void count_pass(struct watch *watch, int64_t begin_ns, int64_t end_ns) {
+static void count_pass(struct recorder *watch, int64_t begin_ns, int64_t end_ns) {
     if (watch->first_ns == 0) watch->first_ns = begin_ns;
     watch->last_ns = end_ns;
     watch->busy_ns += end_ns - begin_ns;
@@ -92,19 +92,19 @@ static void count_pass(struct watch *watch, int64_t begin_ns, int64_t end_ns) {
 static void on_instr(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
                      int64_t end_ns) {
     struct trace_event event = events_ran(instr, step, begin_ns, end_ns);
-    struct watch *watch = context;
+    struct recorder *watch = context;
     if (instr_runs_nodes(instr)) count_pass(watch, begin_ns, end_ns);
     if (watch->profiling) profiling_instr(watch->profiling, instr, begin_ns, end_ns);
     trace_record(watch->trace, &event);
 }
 
 static void on_node(void *context, const struct graph *graph, const struct node *node, int64_t ns) {
-    profiling_node(((struct watch *)context)->profiling, graph, node, ns);
+    profiling_node(((struct recorder *)context)->profiling, graph, node, ns);
 }
 
 static void on_posted(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
                       int64_t end_ns) {
-    struct watch *watch = context;
+    struct recorder *watch = context;
     struct trace_event event = events_posted(instr, step, begin_ns, end_ns);
     event.message = events_message(instr, &watch->job->plan->config.grid, watch->rank);
     trace_record(watch->trace, &event);
@@ -115,10 +115,10 @@ static void on_waited(void *context, const struct instr *waiter, const struct in
                       int64_t step, int64_t begin_ns, int64_t end_ns) {
     if (waiter == awaited && instr_row(awaited)->time == TIME_COMM) return;
     struct trace_event event = events_waited(waiter, awaited, step, begin_ns, end_ns);
-    trace_record(((struct watch *)context)->trace, &event);
+    trace_record(((struct recorder *)context)->trace, &event);
 }
 
-static void time_step(struct watch *watch, const struct step_result *result) {
+static void time_step(struct recorder *watch, const struct step_result *result) {
     const struct step_times *times = &result->times;
     int at = (int)(watch->timed_steps % WATCH_MAX_TIMED);
     if (watch->steps_seen <= WATCH_WARMUP_STEPS) return;
@@ -133,14 +133,14 @@ static void time_step(struct watch *watch, const struct step_result *result) {
     watch->timed.hidden_ns += times->hidden_ns;
 }
 
-static bool line_due(const struct watch *watch, const struct step_result *result) {
+static bool line_due(const struct recorder *watch, const struct step_result *result) {
     const struct plan *plan = watch->job->plan;
     int64_t done = result->step + 1;
     return watch->steps_seen == 1 || done % watch->log_every == 0 ||
            done % plan->config.steps_per_epoch == 0 || done == plan->config.steps;
 }
 
-void watch_lacks(struct watch *watch, enum status status, const char *format, ...) {
+void recorder_lacks(struct recorder *watch, enum status status, const char *format, ...) {
     size_t used = strlen(watch->lacks);
     if (status == STATUS_OK) return;
     if (used > 0) used += (size_t)snprintf(watch->lacks + used, sizeof watch->lacks - used, ", ");
@@ -151,16 +151,17 @@ void watch_lacks(struct watch *watch, enum status status, const char *format, ..
 }
 
 /* A row that is lost does not end the training; a later save does, and the end says so. */
-static void write_row(struct watch *watch, const struct metrics_row *row) {
+static void write_row(struct recorder *watch, const struct metrics_row *row) {
     enum status status = metrics_write(watch->metrics, row);
     if (watch->status != STATUS_OK) return;
     watch->status = status;
-    watch_lacks(watch, status, "metrics.jsonl and events from step %lld on", (long long)row->step);
+    recorder_lacks(watch, status, "metrics.jsonl and events from step %lld on",
+                   (long long)row->step);
 }
 
 /* The row of a step is whole when the norm of its gradients is known: see on_norm. */
 static void on_step(void *context, const struct step_result *result) {
-    struct watch *watch = context;
+    struct recorder *watch = context;
     struct metrics_row *row = &watch->step_row;
     watch->steps_seen++;
     watch->skipped += result->skipped;
@@ -191,7 +192,7 @@ static void on_step(void *context, const struct step_result *result) {
 }
 
 static void on_norm(void *context, int64_t step, double norm) {
-    struct watch *watch = context;
+    struct recorder *watch = context;
     struct metrics_row *row = &watch->step_row;
     row->grad_norm = norm;
     if (step == 0) watch->loss_first = row->loss;
@@ -202,7 +203,7 @@ static void on_norm(void *context, int64_t step, double norm) {
 }
 
 static void on_evaluated(void *context, int64_t steps, const struct eval_result *result) {
-    struct watch *watch = context;
+    struct recorder *watch = context;
     if (!watch->metrics) return;
     int64_t per_epoch = watch->job->plan->config.steps_per_epoch;
     struct metrics_row row =
@@ -216,12 +217,12 @@ static void on_evaluated(void *context, int64_t steps, const struct eval_result 
 }
 
 static enum status on_saving(void *context, int64_t steps) {
-    struct watch *watch = context;
+    struct recorder *watch = context;
     if (watch->status != STATUS_OK)
         return fail(watch->status, "%s: step %lld is not saved: the folder lacks %s", watch->folder,
                     (long long)steps, watch->lacks);
     if (!watch->metrics) return STATUS_OK;
-    TRY(watch_note_times(watch));
+    TRY(recorder_note_times(watch));
     return metrics_sync(watch->metrics);
 }
 
@@ -229,7 +230,7 @@ static double seconds_of(struct timeval time) {
     return (double)time.tv_sec + (double)time.tv_usec * 1e-6;
 }
 
-enum status watch_note_times(struct watch *watch) {
+enum status recorder_note_times(struct recorder *watch) {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     struct history_times times = {.wall_s = (double)(clock_ns() - watch->begin_ns) * 1e-9,
@@ -238,7 +239,7 @@ enum status watch_note_times(struct watch *watch) {
     return history_note(watch->history, &times);
 }
 
-static enum status open_trace(struct watch *watch) {
+static enum status open_trace(struct recorder *watch) {
     watch->trace_config = events_trace_config(watch->job->plan, &watch->job->options, watch->rank);
     return trace_open(&watch->trace_config, &watch->trace);
 }
@@ -250,24 +251,24 @@ static int64_t rows_every(const struct job *job) {
     return all ? 1 : job->options.log_every;
 }
 
-enum status watch_open(const struct job *job, const char *folder, int64_t first_step,
-                       struct watch *out) {
+enum status recorder_open(const struct job *job, const char *folder, int64_t first_step,
+                          struct recorder *out) {
     const struct options *options = &job->options;
-    struct watch watch = {.rank = out->rank,
-                          .row = out->row,
-                          .print_positions = out->print_positions,
-                          .position_context = out->position_context,
-                          .engine = out->engine,
-                          .profiling = out->profiling,
-                          .history = out->history,
-                          .begin_ns = out->begin_ns,
-                          .fault = out->fault,
-                          .lines = out->lines,
-                          .job = job,
-                          .folder = folder,
-                          .log_every = rows_every(job),
-                          .loss_first = NAN,
-                          .loss_last = NAN};
+    struct recorder watch = {.rank = out->rank,
+                             .row = out->row,
+                             .print_positions = out->print_positions,
+                             .position_context = out->position_context,
+                             .engine = out->engine,
+                             .profiling = out->profiling,
+                             .history = out->history,
+                             .begin_ns = out->begin_ns,
+                             .fault = out->fault,
+                             .lines = out->lines,
+                             .job = job,
+                             .folder = folder,
+                             .log_every = rows_every(job),
+                             .loss_first = NAN,
+                             .loss_last = NAN};
     watch.step_ms = MEM_ARRAY(double, WATCH_MAX_TIMED);
     watch.busy_ms = MEM_ARRAY(double, WATCH_MAX_TIMED);
     watch.span_ms = MEM_ARRAY(double, WATCH_MAX_TIMED);
@@ -292,7 +293,7 @@ enum status watch_open(const struct job *job, const char *folder, int64_t first_
     return STATUS_OK;
 }
 
-struct engine_observer watch_engine_observer(struct watch *watch) {
+struct engine_observer recorder_engine_observer(struct recorder *watch) {
     return (struct engine_observer){.context = watch,
                                     .starting = on_starting,
                                     .instr = on_instr,
@@ -301,11 +302,11 @@ struct engine_observer watch_engine_observer(struct watch *watch) {
                                     .waited = on_waited};
 }
 
-struct engine_observer watch_position_observer(struct watch *watch) {
+struct engine_observer recorder_position_observer(struct recorder *watch) {
     return (struct engine_observer){.context = watch, .starting = on_starting};
 }
 
-struct train_observer watch_train_observer(struct watch *watch) {
+struct train_observer recorder_train_observer(struct recorder *watch) {
     return (struct train_observer){.context = watch,
                                    .starting = on_starting_other,
                                    .step = on_step,
@@ -320,26 +321,26 @@ static int by_value(const void *a, const void *b) {
 }
 
 /* Of those that were kept; sorts them. */
-static double quantile(const struct watch *watch, double *values, int tenth) {
+static double quantile(const struct recorder *watch, double *values, int tenth) {
     int64_t count = watch->timed_steps < WATCH_MAX_TIMED ? watch->timed_steps : WATCH_MAX_TIMED;
     if (count == 0) return 0;
     qsort(values, (size_t)count, sizeof *values, by_value);
     return values[count * tenth / 10];
 }
 
-struct watch_use watch_use(const struct watch *watch) {
-    return (struct watch_use){.step_ms = quantile(watch, watch->step_ms, 5),
-                              .busy_ms = quantile(watch, watch->busy_ms, 5),
-                              .span_ms = quantile(watch, watch->span_ms, 5)};
+struct recorder_use recorder_use(const struct recorder *watch) {
+    return (struct recorder_use){.step_ms = quantile(watch, watch->step_ms, 5),
+                                 .busy_ms = quantile(watch, watch->busy_ms, 5),
+                                 .span_ms = quantile(watch, watch->span_ms, 5)};
 }
 
-struct load watch_load(const struct watch *watch) {
+struct load recorder_load(const struct recorder *watch) {
     static const struct load unknown = {-1, -1, -1, -1, -1};
     struct load now = load_now("");
     return watch->timed_steps > 0 ? load_between(&watch->load, &now) : unknown;
 }
 
-void watch_bubbles(const struct watch_use *const *all, int ranks, struct summary *summary) {
+void recorder_bubbles(const struct recorder_use *const *all, int ranks, struct summary *summary) {
     double step = 0, busy = 0, span = 0;
     for (int r = 0; r < ranks; r++) {
         busy += all[r]->busy_ms / ranks;
@@ -350,7 +351,7 @@ void watch_bubbles(const struct watch_use *const *all, int ranks, struct summary
     if (span > 0) summary->span_bubble = 1 - busy / span;
 }
 
-static void fill_step_times(const struct watch *watch, struct summary *summary) {
+static void fill_step_times(const struct recorder *watch, struct summary *summary) {
     if (watch->timed_steps == 0) return;
     summary->step_ms.p50 = quantile(watch, watch->step_ms, 5);
     summary->step_ms.p90 = quantile(watch, watch->step_ms, 9);
@@ -372,7 +373,7 @@ static void fill_evaluation(const struct metrics_past *past, struct summary *sum
     summary->acc5 = past->acc5;
 }
 
-void watch_summary(const struct watch *watch, struct summary *summary) {
+void recorder_summary(const struct recorder *watch, struct summary *summary) {
     fill_step_times(watch, summary);
     summary->steps_not_timed = watch->steps_seen - watch->timed_steps;
     summary->damaged_samples = watch->job->plan->config.dataset->damaged;
@@ -383,7 +384,7 @@ void watch_summary(const struct watch *watch, struct summary *summary) {
 }
 
 /* Without a name: nothing of it is left, whatever ends the run. */
-static void open_spool(struct watch *watch) {
+static void open_spool(struct recorder *watch) {
     char *path = mem_format("%s/trace.json.tmp.%d", watch->folder, (int)getpid());
     watch->spool = fopen(path, "w+be");
     if (!watch->spool)
@@ -393,7 +394,7 @@ static void open_spool(struct watch *watch) {
     free(path);
 }
 
-enum status watch_gather(struct watch *watch, struct comm *comm) {
+enum status recorder_gather(struct recorder *watch, struct comm *comm) {
     if (comm_size(comm) == 1) return STATUS_OK;
     if (watch->folder) open_spool(watch);
     int file = watch->spool ? fileno(watch->spool) : -1;
@@ -404,7 +405,7 @@ enum status watch_gather(struct watch *watch, struct comm *comm) {
 }
 
 /* Ranks whose traces could not be gathered leave this one's. */
-static enum status write_traces(const struct watch *watch) {
+static enum status write_traces(const struct recorder *watch) {
     char *path = folder_path(watch->folder, "trace.json");
     enum status status = watch->traces ? trace_write(path, watch->traces, watch->trace_count)
                                        : trace_write(path, &watch->trace, 1);
@@ -412,7 +413,7 @@ static enum status write_traces(const struct watch *watch) {
     return status;
 }
 
-void watch_free(struct watch *watch) {
+void recorder_free(struct recorder *watch) {
     for (int r = 1; r < watch->trace_count; r++) trace_free(&watch->traces[r]);
     free(watch->traces);
     if (watch->spool) fclose(watch->spool);
@@ -429,17 +430,17 @@ void watch_free(struct watch *watch) {
     watch->trace_count = 0;
 }
 
-enum status watch_close(struct watch *watch) {
+enum status recorder_close(struct recorder *watch) {
     enum status status = STATUS_OK, closed = STATUS_OK;
     if (watch->metrics) {
         progress_close(&watch->progress);
         status = write_traces(watch);
-        watch_lacks(watch, status, "trace.json");
+        recorder_lacks(watch, status, "trace.json");
         if (status == STATUS_OK)
-            watch_lacks(watch, watch->spooled, "the other ranks in trace.json");
+            recorder_lacks(watch, watch->spooled, "the other ranks in trace.json");
         closed = metrics_close(&watch->metrics);
-        if (watch->status == STATUS_OK) watch_lacks(watch, closed, "rows of metrics.jsonl");
+        if (watch->status == STATUS_OK) recorder_lacks(watch, closed, "rows of metrics.jsonl");
     }
-    watch_free(watch);
+    recorder_free(watch);
     return status != STATUS_OK ? status : closed;
 }

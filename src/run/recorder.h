@@ -1,7 +1,7 @@
 /* Who watches a run: joins the engine's observers to metrics, trace and progress, and adds up
  * what the summary needs. */
-#ifndef RUN_WATCH_H
-#define RUN_WATCH_H
+#ifndef RUN_RECORDER_H
+#define RUN_RECORDER_H
 
 #include "base/load.h"
 #include "control/status_table.h"
@@ -19,7 +19,7 @@
  * are first met. */
 enum { WATCH_WARMUP_STEPS = 5 };
 
-struct watch {
+struct recorder {
     int rank;
     struct control_row *row; /* what this rank is doing, for whoever asks; or NULL */
     void (*print_positions)(
@@ -60,42 +60,42 @@ struct watch {
 
 /* How a rank's steps are spent, in the median: all of a step, in passes (F, B, I, W, R), and from
  * its first pass to its last. 0: nothing was timed. */
-struct watch_use {
+struct recorder_use {
     double step_ms, busy_ms, span_ms;
 };
 
 /* Local, blocking. Opens what watches (all up to fault is set before) (`folder`
  * NULL: counts and traces only, for ranks that leave the writing to rank 0); steps from
  * `first_step` on. Its memory counts towards the run's. */
-enum status watch_open(const struct job *job, const char *folder, int64_t first_step,
-                       struct watch *out);
-struct engine_observer watch_engine_observer(struct watch *watch);
+enum status recorder_open(const struct job *job, const char *folder, int64_t first_step,
+                          struct recorder *out);
+struct engine_observer recorder_engine_observer(struct recorder *watch);
 /* Local. One that tells where the rank is and nothing else; of one that is not opened. */
-struct engine_observer watch_position_observer(struct watch *watch);
+struct engine_observer recorder_position_observer(struct recorder *watch);
 /* Local. How the records of rows that this writes become texts: for control_describe_records, in
  * every process that reads such rows. */
-void watch_describe_position(const void *record, char text[CONTROL_DOING_BYTES]);
-struct train_observer watch_train_observer(struct watch *watch);
+void recorder_describe_position(const void *record, char text[CONTROL_DOING_BYTES]);
+struct train_observer recorder_train_observer(struct recorder *watch);
 
 /* Local, blocking. What this start took so far into the history; of rank 0. */
-enum status watch_note_times(struct watch *watch);
+enum status recorder_note_times(struct recorder *watch);
 /* Local. What this rank measured; ... and the bubbles of all ranks together, as the simulator
  * defines them (sim/run.h). */
-struct watch_use watch_use(const struct watch *watch);
-void watch_bubbles(const struct watch_use *const *all, int ranks, struct summary *summary);
+struct recorder_use recorder_use(const struct recorder *watch);
+void recorder_bubbles(const struct recorder_use *const *all, int ranks, struct summary *summary);
 /* Local. Who used the cores since the first timed step; -1 where it is not known. */
-struct load watch_load(const struct watch *watch);
+struct load recorder_load(const struct recorder *watch);
 /* Local. Fills in what was measured, but for bubbles. */
-void watch_summary(const struct watch *watch, struct summary *summary);
+void recorder_summary(const struct recorder *watch, struct summary *summary);
 /* Collective over the ranks, blocking. Brings the traces of all ranks to rank 0. */
-enum status watch_gather(struct watch *watch, struct comm *comm);
+enum status recorder_gather(struct recorder *watch, struct comm *comm);
 /* Local. Notes, where `status` is a failure, what the folder lacks: the end of a run names it all.
  */
-void watch_lacks(struct watch *watch, enum status status, const char *format, ...)
+void recorder_lacks(struct recorder *watch, enum status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Local, blocking. Writes the trace and closes everything; notes what it could not write. */
-enum status watch_close(struct watch *watch);
+enum status recorder_close(struct recorder *watch);
 /* Local. Gives back memory, also of one that never was closed because the run did not begin. */
-void watch_free(struct watch *watch);
+void recorder_free(struct recorder *watch);
 
 #endif
