@@ -24,7 +24,7 @@ enum { RUN_FILES = 6 };
 
 static enum status run_task(struct local_rank *rank, void *context) {
     (void)context;
-    if (rank->ranks->count > 1) TRY(fault_read(rank->index, &rank->session->watch.fault));
+    if (rank->ranks->count > 1) TRY(fault_read(rank->index, &rank->session->recorder.fault));
     return session_run(rank->session);
 }
 

@@ -122,7 +122,7 @@ static enum status parse_options(struct stretto_run *run) {
 
 static enum status begin_task(struct local_rank *rank, void *context) {
     (void)context;
-    rank->session->state.observer = recorder_position_observer(&rank->session->watch);
+    rank->session->state.observer = recorder_position_observer(&rank->session->recorder);
     TRY(session_open(rank->session, NULL));
     return engine_start(rank->session->engine);
 }

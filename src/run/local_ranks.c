@@ -16,8 +16,8 @@ static bool is_process(const struct local_ranks *ranks) {
 
 void local_ranks_say(struct local_rank *rank, const char *what) {
     struct session *session = rank->session;
-    if (!session->watch.row) return;
-    control_row_set(session->watch.row, session->engine ? engine_next_step(session->engine) : -1,
+    if (!session->recorder.row) return;
+    control_row_set(session->recorder.row, session->engine ? engine_next_step(session->engine) : -1,
                     what);
 }
 

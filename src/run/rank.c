@@ -288,12 +288,12 @@ static bool started_by_another(const struct launch_identity *identity) {
 
 /* From here on others can see what it does. */
 static void be_seen(struct rank *rank) {
-    struct recorder *watch = &rank->session.watch;
-    watch->rank = rank->identity->rank;
-    watch->row = row_of(rank);
-    watch->lines = started_by_another(rank->identity);
-    watch->print_positions = print_positions;
-    watch->position_context = rank->control;
+    struct recorder *recorder = &rank->session.recorder;
+    recorder->rank = rank->identity->rank;
+    recorder->row = row_of(rank);
+    recorder->lines = started_by_another(rank->identity);
+    recorder->print_positions = print_positions;
+    recorder->position_context = rank->control;
 }
 
 static enum status open_rank(struct rank *rank, const struct rank_info *info) {
@@ -301,8 +301,8 @@ static enum status open_rank(struct rank *rank, const struct rank_info *info) {
     control_row_set(row_of(rank), -1, "planning");
     TRY(job_open(rank->options, info, &rank->session.job));
     if (!awaits_programs(rank)) TRY(check_alone(rank));
-    TRY(fault_read(rank->identity->rank, &rank->session.watch.fault));
-    fault_trigger(&rank->session.watch.fault, "JOIN", 0);
+    TRY(fault_read(rank->identity->rank, &rank->session.recorder.fault));
+    fault_trigger(&rank->session.recorder.fault, "JOIN", 0);
     refusal_release();
     TRY(launch_rendezvous_of_rank(rank->launch, rank->identity, rank->options->join_limit_s,
                                   &rank->rendezvous));

@@ -69,33 +69,33 @@ struct recorder_use {
  * `first_step` on. Its memory counts towards the run's. */
 enum status recorder_open(const struct job *job, const char *folder, int64_t first_step,
                           struct recorder *out);
-struct engine_observer recorder_engine_observer(struct recorder *watch);
+struct engine_observer recorder_engine_observer(struct recorder *recorder);
 /* Local. One that tells where the rank is and nothing else; of one that is not opened. */
-struct engine_observer recorder_position_observer(struct recorder *watch);
+struct engine_observer recorder_position_observer(struct recorder *recorder);
 /* Local. How the records of rows that this writes become texts: for control_describe_records, in
  * every process that reads such rows. */
 void recorder_describe_position(const void *record, char text[CONTROL_DOING_BYTES]);
-struct train_observer recorder_train_observer(struct recorder *watch);
+struct train_observer recorder_train_observer(struct recorder *recorder);
 
 /* Local, blocking. What this start took so far into the history; of rank 0. */
-enum status recorder_note_times(struct recorder *watch);
+enum status recorder_note_times(struct recorder *recorder);
 /* Local. What this rank measured; ... and the bubbles of all ranks together, as the simulator
  * defines them (sim/run.h). */
-struct recorder_use recorder_use(const struct recorder *watch);
+struct recorder_use recorder_use(const struct recorder *recorder);
 void recorder_bubbles(const struct recorder_use *const *all, int ranks, struct summary *summary);
 /* Local. Who used the cores since the first timed step; -1 where it is not known. */
-struct load recorder_load(const struct recorder *watch);
+struct load recorder_load(const struct recorder *recorder);
 /* Local. Fills in what was measured, but for bubbles. */
-void recorder_summary(const struct recorder *watch, struct summary *summary);
+void recorder_summary(const struct recorder *recorder, struct summary *summary);
 /* Collective over the ranks, blocking. Brings the traces of all ranks to rank 0. */
-enum status recorder_gather(struct recorder *watch, struct comm *comm);
+enum status recorder_gather(struct recorder *recorder, struct comm *comm);
 /* Local. Notes, where `status` is a failure, what the folder lacks: the end of a run names it all.
  */
-void recorder_lacks(struct recorder *watch, enum status status, const char *format, ...)
+void recorder_lacks(struct recorder *recorder, enum status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Local, blocking. Writes the trace and closes everything; notes what it could not write. */
-enum status recorder_close(struct recorder *watch);
+enum status recorder_close(struct recorder *recorder);
 /* Local. Gives back memory, also of one that never was closed because the run did not begin. */
-void recorder_free(struct recorder *watch);
+void recorder_free(struct recorder *recorder);
 
 #endif

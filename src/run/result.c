@@ -54,9 +54,9 @@ static int pipelines_of(const struct plan *plan) {
 }
 
 /* Replicas meet once a step. */
-static double syncs_per_s(const struct recorder *watch) {
-    bool known = watch->timed_steps > 0 && pipelines_of(watch->job->plan) > 1;
-    return known ? (double)watch->timed_steps / ((double)watch->timed.total_ns * 1e-9) : NAN;
+static double syncs_per_s(const struct recorder *recorder) {
+    bool known = recorder->timed_steps > 0 && pipelines_of(recorder->job->plan) > 1;
+    return known ? (double)recorder->timed_steps / ((double)recorder->timed.total_ns * 1e-9) : NAN;
 }
 
 static void measure_run(struct session *session, struct summary *summary) {
@@ -107,13 +107,13 @@ static int64_t reduced_bytes(const struct session *session) {
 void result_measure(struct session *session) {
     struct summary timed;
     summary_init(&timed);
-    recorder_summary(&session->watch, &timed);
+    recorder_summary(&session->recorder, &timed);
     int64_t steps = session->result.steps - session->result.first_step;
     session->figures = (struct rank_figures){
         .samples_per_s = timed.samples_per_s / pipelines_of(session->job.plan),
         .reduced_bytes_per_step = reduced_bytes(session),
-        .use = recorder_use(&session->watch),
-        .load = recorder_load(&session->watch),
+        .use = recorder_use(&session->recorder),
+        .load = recorder_load(&session->recorder),
         .step_flops = plan_step_flops(session->job.plan) - plan_recompute_flops(session->job.plan),
         .predicted_bytes = (int64_t)plan_bytes(session->job.plan),
         .sent_bytes_per_step = steps > 0 ? (int64_t)(comm_sent_bytes(engine_comm(session->engine)) -
@@ -212,14 +212,14 @@ static void fill_mfu(const struct session *session, struct summary *summary) {
 
 enum status result_fill(struct session *session, int exit_code) {
     struct summary *summary = &session->summary;
-    recorder_lacks(&session->watch, recorder_note_times(&session->watch), "history.jsonl");
-    recorder_summary(&session->watch, summary);
+    recorder_lacks(&session->recorder, recorder_note_times(&session->recorder), "history.jsonl");
+    recorder_summary(&session->recorder, summary);
     measure_run(session, summary);
     measure_again(session);
     fill_ranks(session, summary);
     fill_bubbles(session, summary);
     describe_run(session, summary);
-    summary->syncs_per_s = syncs_per_s(&session->watch);
+    summary->syncs_per_s = syncs_per_s(&session->recorder);
     sum_replica(session, summary);
     fill_mfu(session, summary);
     summary->exit = exit_code;

@@ -55,14 +55,14 @@ static uint64_t dropped_of(struct trace *const *traces, int count) {
 }
 
 struct run_timeline *run_timeline_new(const struct session *session) {
-    const struct recorder *watch = &session->watch;
+    const struct recorder *recorder = &session->recorder;
     int ranks = comm_size(engine_comm(session->engine));
-    struct trace *const *traces = watch->traces ? watch->traces : &watch->trace;
-    if (!watch->trace || (ranks > 1 && !watch->traces)) return NULL;
-    int64_t step = whole_step(session->job.plan, trace_last_step(watch->trace));
+    struct trace *const *traces = recorder->traces ? recorder->traces : &recorder->trace;
+    if (!recorder->trace || (ranks > 1 && !recorder->traces)) return NULL;
+    int64_t step = whole_step(session->job.plan, trace_last_step(recorder->trace));
     struct trace_event *events = NULL;
     size_t count = 0;
-    enum status status = trace_step(watch->trace, step, &events, &count);
+    enum status status = trace_step(recorder->trace, step, &events, &count);
     free(events);
     if (status != STATUS_OK || count == 0) return NULL;
     struct run_timeline *run = MEM_NEW(struct run_timeline);

@@ -31,7 +31,7 @@ static bool first_rank(const struct session *session) {
 
 double session_wait_limit_s(const struct session *session) {
     struct control_doing doing = {0};
-    if (session->watch.row) control_row_get(session->watch.row, &doing);
+    if (session->recorder.row) control_row_get(session->recorder.row, &doing);
     return job_wait_limit_s(&session->job, strcmp(doing.text, "EVAL") == 0);
 }
 
@@ -189,8 +189,8 @@ static enum status begin_folder(struct session *session, int64_t first_step) {
     TRY(write_texts(session));
     char *line = command_line();
     enum status status = history_open(session->folder, line, first_step, &session->history);
-    session->watch.history = session->history;
-    session->watch.begin_ns = session->begin_ns;
+    session->recorder.history = session->history;
+    session->recorder.begin_ns = session->begin_ns;
     free(line);
     return status;
 }
@@ -284,9 +284,9 @@ static enum status resume(struct session *session, const struct checkpoint_confi
 }
 
 static enum status prepare(struct session *session, const struct checkpoint_config *checkpoint) {
-    session->watch.profiling = session->profiling = profiling_new(&session->job);
-    session->watch.engine = &session->engine;
-    session->state.observer = recorder_engine_observer(&session->watch);
+    session->recorder.profiling = session->profiling = profiling_new(&session->job);
+    session->recorder.engine = &session->engine;
+    session->state.observer = recorder_engine_observer(&session->recorder);
     TRY(session_open(session, predict));
     if (session->job.options.resume) TRY(resume(session, checkpoint));
     if (session->done) return STATUS_OK;
@@ -296,7 +296,8 @@ static enum status prepare(struct session *session, const struct checkpoint_conf
     int64_t step = engine_next_step(session->engine);
     enum status status = begin_folder(session, step);
     const char *folder = first_rank(session) ? session->folder : NULL;
-    if (status == STATUS_OK) status = recorder_open(&session->job, folder, step, &session->watch);
+    if (status == STATUS_OK)
+        status = recorder_open(&session->job, folder, step, &session->recorder);
     return comm_agree(comm_world(comm), status);
 }
 
@@ -325,7 +326,7 @@ static void say_stopped(const struct session *session) {
 static enum status train(struct session *session, const struct checkpoint_config *checkpoint) {
     const struct job *job = &session->job;
     const struct options *options = &job->options;
-    struct train_observer observer = recorder_train_observer(&session->watch);
+    struct train_observer observer = recorder_train_observer(&session->recorder);
     bool limited = option_is_set(options, OPTION_time_limit_s);
     struct train_config config = {
         .eval_every = resolve_period(&job->plan->config, options->eval_every),
@@ -347,27 +348,27 @@ static bool is_spread(const struct session *session) {
 
 /* Writes what a run leaves at its end, each file whatever became of the others. */
 static enum status write_results(struct session *session, bool good) {
-    struct recorder *watch = &session->watch;
+    struct recorder *recorder = &session->recorder;
     char *model = folder_path(session->folder, "model.safetensors"),
          *summary = folder_path(session->folder, "summary.json");
     if (good && !is_spread(session))
-        recorder_lacks(watch, checkpoint_write_model(session->engine, model, NULL),
+        recorder_lacks(recorder, checkpoint_write_model(session->engine, model, NULL),
                        "model.safetensors");
     if (good && !is_spread(session) && file_exists(model))
-        recorder_lacks(watch, run_folder_remove_parts(session->folder), "the model");
-    if (good && is_spread(session)) recorder_lacks(watch, session->model_status, "the model");
+        recorder_lacks(recorder, run_folder_remove_parts(session->folder), "the model");
+    if (good && is_spread(session)) recorder_lacks(recorder, session->model_status, "the model");
     struct run_timeline *timeline = good ? run_timeline_new(session) : NULL;
     run_timeline_summary(timeline, &session->summary);
-    recorder_close(watch);
-    if (good && *watch->lacks) session->summary.exit = status_exit_code(STATUS_DATA);
-    recorder_lacks(watch, summary_write(&session->summary, summary), "summary.json");
-    recorder_lacks(watch, result_report(session, run_timeline_get(timeline)), "report.html");
+    recorder_close(recorder);
+    if (good && *recorder->lacks) session->summary.exit = status_exit_code(STATUS_DATA);
+    recorder_lacks(recorder, summary_write(&session->summary, summary), "summary.json");
+    recorder_lacks(recorder, result_report(session, run_timeline_get(timeline)), "report.html");
     run_timeline_free(&timeline);
     free(model);
     free(summary);
-    if (!*watch->lacks) return STATUS_OK;
+    if (!*recorder->lacks) return STATUS_OK;
     return fail(STATUS_DATA, "%s lacks %s\n  that could not be written; all else is there",
-                session->folder, watch->lacks);
+                session->folder, recorder->lacks);
 }
 
 /* The end of a run, also of one that failed in training: what was measured is kept. */
@@ -379,7 +380,7 @@ static enum status finish_first(struct session *session, enum status status) {
     if (finishing == STATUS_OK)
         finishing = write_results(session, good);
     else
-        recorder_close(&session->watch);
+        recorder_close(&session->recorder);
     const struct options *options = &session->job.options;
     if (finishing == STATUS_OK && !options->quiet && options->json) result_print_json(session);
     if (!good) return status;
@@ -388,7 +389,7 @@ static enum status finish_first(struct session *session, enum status status) {
 }
 
 static enum status finish_other(struct session *session, enum status status) {
-    enum status closing = recorder_close(&session->watch);
+    enum status closing = recorder_close(&session->recorder);
     return closing == STATUS_OK ? status : closing;
 }
 
@@ -407,7 +408,7 @@ static enum status finish(struct session *session, enum status status) {
     if (good && is_spread(session))
         session->model_status = checkpoint_save_model(session->engine, session->folder);
     if (good) TRY(result_gather(session)); /* ranks that failed cannot be asked */
-    if (good) TRY(recorder_gather(&session->watch, engine_comm(session->engine)));
+    if (good) TRY(recorder_gather(&session->recorder, engine_comm(session->engine)));
     enum status finished =
         first_rank(session) ? finish_first(session, status) : finish_other(session, status);
     /* Last: it takes memory that is not the run's, and one that cannot be written does not cost the
@@ -422,7 +423,7 @@ static enum status finish(struct session *session, enum status status) {
 /* Of a model that is not trained here. */
 static enum status use_model(struct session *session) {
     TRY(session_open(session, NULL));
-    if (session->watch.row) control_row_set(session->watch.row, -1, "EVAL");
+    if (session->recorder.row) control_row_set(session->recorder.row, -1, "EVAL");
     TRY(engine_start(session->engine));
     return session->use(session);
 }
@@ -452,7 +453,7 @@ enum status session_run(struct session *session) {
 }
 
 void session_free(struct session *session) {
-    recorder_free(&session->watch);
+    recorder_free(&session->recorder);
     profiling_free(&session->profiling);
     engine_close(&session->engine);
     summary_free(&session->summary);

@@ -42,7 +42,7 @@ struct session {
     struct engine *engine;
     struct history *history;           /* of rank 0 */
     bool done;                         /* there was nothing to do */
-    struct recorder watch;             /* of rank 0 */
+    struct recorder recorder;          /* of rank 0 */
     struct profiling *profiling;       /* of --save-profile; or NULL */
     struct session_forecast predicted; /* of rank 0 */
     int host_cores;                    /* that ranks of this machine share; 0: as the job knows */

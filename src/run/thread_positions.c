@@ -79,10 +79,10 @@ void run_thread_positions_show(struct thread_positions *positions, int rank,
     at->rank = rank;
     at->session = session;
     at->link = (struct comm_link){.context = at, .waiting = on_waiting};
-    session->watch.rank = rank;
-    session->watch.row = &at->row;
-    session->watch.print_positions = print_all;
-    session->watch.position_context = positions;
+    session->recorder.rank = rank;
+    session->recorder.row = &at->row;
+    session->recorder.print_positions = print_all;
+    session->recorder.position_context = positions;
     control_row_set(&at->row, -1, "starting");
 }
 

@@ -6,8 +6,8 @@
 
 Test(run_watch, a_position_reads_as_its_instruction) {
     struct control_row row = {0};
-    struct recorder watch = {.rank = 3, .row = &row};
-    struct engine_observer observer = recorder_engine_observer(&watch);
+    struct recorder recorder = {.rank = 3, .row = &row};
+    struct engine_observer observer = recorder_engine_observer(&recorder);
     struct instr instr = instr_make(INSTR_B);
     struct control_doing doing;
     instr.id = 17, instr.micro = 5, instr.grad = 1, instr.flags = INSTR_NEW;
