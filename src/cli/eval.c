@@ -17,7 +17,7 @@
 #include "run/begin.h"
 #include "run/forward.h"
 #include "run/trained.h"
-#include "view/outlook.h"
+#include "view/view_forecast.h"
 
 struct evaluation {
     struct session *session;
@@ -199,11 +199,11 @@ static enum status show(const struct evaluation *of) {
 
 /* The program in virtual time: a round, as often as it is run. */
 static enum status forecast(struct evaluation *of) {
-    struct outlook outlook;
+    struct view_forecast outlook;
     if (!forward_is_first(of->session)) return STATUS_OK;
-    TRY(outlook_open(&of->session->job, false, &outlook));
+    TRY(view_forecast_open(&of->session->job, false, &outlook));
     of->predicted_ns = outlook.forecast.result.step * (double)of->session->job.plan->eval_rounds;
-    outlook_close(&outlook);
+    view_forecast_close(&outlook);
     return STATUS_OK;
 }
 

@@ -12,7 +12,7 @@
 #include "run/start.h"
 #include "view/fit.h"
 
-static void print(const struct outlook *outlook) {
+static void print(const struct view_forecast *outlook) {
     const struct job *job = outlook->job;
     const struct options *options = &job->options;
     bool text = !options->json && !options->quiet;
@@ -23,21 +23,21 @@ static void print(const struct outlook *outlook) {
         printf("\n%s\n", options->show.item[i]);
         explain_show(job, options->show.item[i], stdout);
     }
-    if (outlook_is_wanted(options) && text) {
+    if (view_forecast_is_wanted(options) && text) {
         printf("\nforecast\n");
-        outlook_print(outlook, stdout);
+        view_forecast_print(outlook, stdout);
     }
 }
 
 /* The plan with its forecast: a row, or all of it where an option asks for one. */
 static enum status print_with_outlook(const struct job *job) {
     const struct options *options = &job->options;
-    struct outlook outlook;
-    TRY(outlook_open(job, false, &outlook));
+    struct view_forecast outlook;
+    TRY(view_forecast_open(job, false, &outlook));
     print(&outlook);
     enum status status = STATUS_OK;
-    if (option_is_given(options, OPTION_draw)) status = outlook_draw(&outlook, options->draw);
-    outlook_close(&outlook);
+    if (option_is_given(options, OPTION_draw)) status = view_forecast_draw(&outlook, options->draw);
+    view_forecast_close(&outlook);
     return status;
 }
 

@@ -10,7 +10,7 @@
 #include "run/outputs.h"
 #include "run/resume.h"
 #include "view/fit.h"
-#include "view/outlook.h"
+#include "view/view_forecast.h"
 
 /* Ranks share this machine, as those of `train` would. Nothing is started, so there may be any
  * number. What a rank takes is measured as explain does. */
@@ -22,28 +22,29 @@ static struct rank_info info_of(const struct options *options) {
         .ranks = ranks, .local_ranks = local, .to_start = processes, .weighed = processes};
 }
 
-static enum status show(const struct outlook *outlook, const struct options *options) {
+static enum status show(const struct view_forecast *outlook, const struct options *options) {
     if (options->json) {
-        json_t *root = outlook_json(outlook);
+        json_t *root = view_forecast_json(outlook);
         json_print(root, JSON_REAL_PRECISION(12), stdout);
         json_decref(root);
     } else if (!options->quiet) {
         fit_print(outlook->job, OUTLOOK_NAME_COLUMNS, stdout);
-        outlook_print(outlook, stdout);
+        view_forecast_print(outlook, stdout);
     }
-    return option_is_given(options, OPTION_draw) ? outlook_draw(outlook, options->draw) : STATUS_OK;
+    return option_is_given(options, OPTION_draw) ? view_forecast_draw(outlook, options->draw)
+                                                 : STATUS_OK;
 }
 
 static enum status simulate_with(const struct options *options) {
     struct rank_info info = info_of(options);
     struct job job;
-    struct outlook outlook;
+    struct view_forecast outlook;
     TRY(outputs_check(options));
     TRY(job_open(options, &info, &job));
-    enum status status = outlook_open(&job, false, &outlook);
+    enum status status = view_forecast_open(&job, false, &outlook);
     if (status == STATUS_OK) {
         status = show(&outlook, options);
-        outlook_close(&outlook);
+        view_forecast_close(&outlook);
     }
     struct job_fit fit;
     if (status == STATUS_OK && job_fit(&job, &fit)) status = job_check_memory(&job);

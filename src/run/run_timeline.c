@@ -10,7 +10,7 @@
 #include "view/drawing.h"
 
 struct run_timeline {
-    struct outlook outlook;
+    struct view_forecast outlook;
     struct drawing drawing;
 };
 
@@ -66,9 +66,9 @@ struct run_timeline *run_timeline_new(const struct session *session) {
     free(events);
     if (status != STATUS_OK || count == 0) return NULL;
     struct run_timeline *run = MEM_NEW(struct run_timeline);
-    bool good = outlook_open(&session->job, true, &run->outlook) == STATUS_OK;
+    bool good = view_forecast_open(&session->job, true, &run->outlook) == STATUS_OK;
     if (!good || !run->outlook.forecast.input.record) {
-        if (good) outlook_close(&run->outlook);
+        if (good) view_forecast_close(&run->outlook);
         free(run);
         return NULL;
     }
@@ -96,7 +96,7 @@ void run_timeline_summary(const struct run_timeline *run, struct summary *summar
 void run_timeline_free(struct run_timeline **run) {
     if (!*run) return;
     drawing_close(&(*run)->drawing);
-    outlook_close(&(*run)->outlook);
+    view_forecast_close(&(*run)->outlook);
     free(*run);
     *run = NULL;
 }

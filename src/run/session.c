@@ -23,7 +23,7 @@
 #include "run/session.h"
 #include "stretto.h"
 #include "view/explain.h"
-#include "view/outlook.h"
+#include "view/view_forecast.h"
 
 static bool first_rank(const struct session *session) {
     return session->job.plan->config.rank == 0;
@@ -134,9 +134,9 @@ static enum status write_texts(struct session *session) {
 static enum status predict(void *context) {
     struct session *session = context;
     const struct options *options = &session->job.options;
-    struct outlook outlook;
+    struct view_forecast outlook;
     if (!first_rank(session)) return STATUS_OK;
-    TRY(outlook_open(&session->job, false, &outlook));
+    TRY(view_forecast_open(&session->job, false, &outlook));
     const struct sim_rank *own = &outlook.forecast.result.rank[0];
     const struct profile *profile = outlook.costs.profile;
     session->predicted = (struct session_forecast){.p50_ms = outlook.forecast.result.step * 1e-6,
@@ -150,7 +150,7 @@ static enum status predict(void *context) {
         explain_print(&outlook, false, display_out());
         fputs("\n", display_out());
     }
-    outlook_close(&outlook);
+    view_forecast_close(&outlook);
     return STATUS_OK;
 }
 

@@ -20,7 +20,7 @@
 #include "view/explain_memory.h"
 #include "view/explain_recompute.h"
 #include "view/fit.h"
-#include "view/outlook.h"
+#include "view/view_forecast.h"
 
 /* A row of the screen: its name, then words, broken before the edge of the terminal. */
 #define row(out, name, ...) text_row(out, name, EXPLAIN_NAME_COLUMNS, __VA_ARGS__)
@@ -201,7 +201,7 @@ static void saved_text(const struct recompute_cost *cost, const struct run_confi
         snprintf(text + strlen(text), bytes - strlen(text), ", ...");
 }
 
-static void print_recompute(const struct job *job, const struct outlook *outlook, FILE *out) {
+static void print_recompute(const struct job *job, const struct view_forecast *outlook, FILE *out) {
     const struct plan *plan = job->plan;
     struct recompute_cost cost = {0};
     char saved[1024];
@@ -353,7 +353,7 @@ static void print_work(const struct job *job, FILE *out) {
 }
 
 /* What is trained, who does what, what it takes; details of the machine and the program last. */
-void explain_print(const struct outlook *outlook, bool compares, FILE *out) {
+void explain_print(const struct view_forecast *outlook, bool compares, FILE *out) {
     const struct job *job = outlook->job;
     print_model(job, out);
     print_training(job, out);
@@ -364,7 +364,7 @@ void explain_print(const struct outlook *outlook, bool compares, FILE *out) {
     print_stages(job, out);
     print_traffic(job, out);
     print_sync_bn(job, out);
-    outlook_print_row(outlook, out);
+    view_forecast_print_row(outlook, out);
     explain_print_memory(job, out);
     print_recompute(job, compares ? outlook : NULL, out);
     explain_auto_print(&job->plan->choice, out);
@@ -400,7 +400,7 @@ static json_t *step_ms(const struct forecast *forecast) {
     return forecast->units ? json_null() : json_real(forecast->result.step * 1e-6);
 }
 
-void explain_print_json(const struct outlook *outlook, FILE *out) {
+void explain_print_json(const struct view_forecast *outlook, FILE *out) {
     const struct job *job = outlook->job;
     const struct plan *plan = job->plan;
     const struct run_config *config = &plan->config;
@@ -428,8 +428,8 @@ void explain_print_json(const struct outlook *outlook, FILE *out) {
         explain_memory_json(job));
     if (job->options.show.count) json_object_set_new(root, "show", shown_parts(job));
     if (plan->choice.row_count) json_object_set_new(root, "auto", explain_auto_json(&plan->choice));
-    if (outlook_is_wanted(&job->options))
-        json_object_set_new(root, "forecast", outlook_json(outlook));
+    if (view_forecast_is_wanted(&job->options))
+        json_object_set_new(root, "forecast", view_forecast_json(outlook));
     json_print(root, JSON_REAL_PRECISION(9), out);
     json_decref(root);
 }

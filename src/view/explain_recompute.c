@@ -10,8 +10,8 @@
 #include "plan/resolve.h"
 #include "program/pipeline.h"
 
-static enum status look_at(const struct plan *plan, const struct outlook *outlook, int positions,
-                           struct recompute_mode *mode) {
+static enum status look_at(const struct plan *plan, const struct view_forecast *outlook,
+                           int positions, struct recompute_mode *mode) {
     struct forecast forecast;
     for (int p = 0; p < positions; p++) {
         struct memory_estimate memory;
@@ -27,7 +27,7 @@ static enum status look_at(const struct plan *plan, const struct outlook *outloo
 }
 
 /* The first rank's program is that of all, and is simulated. */
-static enum status look(const struct job *job, const struct outlook *outlook, int positions,
+static enum status look(const struct job *job, const struct view_forecast *outlook, int positions,
                         enum recompute_policy policy, struct recompute_mode *mode) {
     const struct run_config *of = &job->plan->config;
     bool same = policy == of->recompute && of->memory_limit == 0 && of->cell.position == 0;
@@ -57,7 +57,7 @@ static bool is_for_pipelines(enum recompute_policy policy) {
     return policy != RECOMPUTE_NEVER && policy != RECOMPUTE_ALWAYS_BLOCK;
 }
 
-enum status explain_recompute_cost_of(const struct job *job, const struct outlook *outlook,
+enum status explain_recompute_cost_of(const struct job *job, const struct view_forecast *outlook,
                                       struct recompute_cost *out) {
     const struct run_config *config = &job->plan->config;
     int stages = config->grid.stages;
@@ -79,8 +79,8 @@ void explain_recompute_cost_free(struct recompute_cost *cost) {
     *cost = (struct recompute_cost){0};
 }
 
-void explain_recompute_cost_print(const struct recompute_cost *cost, const struct outlook *outlook,
-                                  FILE *out) {
+void explain_recompute_cost_print(const struct recompute_cost *cost,
+                                  const struct view_forecast *outlook, FILE *out) {
     char size[TEXT_BYTES], time[TEXT_BYTES];
     fprintf(out, "  recompute          more GFLOP  forecast of a step  activations%s\n",
             cost->positions > 1 ? " of each rank" : "");

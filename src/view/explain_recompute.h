@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "job/job.h"
-#include "view/outlook.h"
+#include "view/view_forecast.h"
 
 /* One value of --recompute. */
 struct recompute_mode {
@@ -26,12 +26,12 @@ struct recompute_cost {
 /* Local. Plans the ranks of a pipeline with the job's recomputation and without; with an outlook,
  * with every other, too, and forecasts their steps. The caller frees the result with
  * explain_recompute_cost_free, also after a failure. */
-enum status explain_recompute_cost_of(const struct job *job, const struct outlook *outlook,
+enum status explain_recompute_cost_of(const struct job *job, const struct view_forecast *outlook,
                                       struct recompute_cost *out);
 void explain_recompute_cost_free(struct recompute_cost *cost);
 
 /* Local. All modes beside one another. */
-void explain_recompute_cost_print(const struct recompute_cost *cost, const struct outlook *outlook,
-                                  FILE *out);
+void explain_recompute_cost_print(const struct recompute_cost *cost,
+                                  const struct view_forecast *outlook, FILE *out);
 
 #endif

@@ -8,7 +8,7 @@
 
 static struct options options;
 static struct job job;
-static struct outlook outlook;
+static struct view_forecast outlook;
 static struct drawing drawing;
 static struct trace *traces[4];
 static const struct trace_config empty;
@@ -20,7 +20,7 @@ static void set_up(void) {
                 "1f1b --stages 2 --data synthetic:size=8,count=64,test_count=8",
                 &options);
     cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
-    cr_assert_eq(outlook_open(&job, true, &outlook), STATUS_OK);
+    cr_assert_eq(view_forecast_open(&job, true, &outlook), STATUS_OK);
     drawing_open(&outlook, &drawing);
     for (int r = 0; r < 4; r++) {
         struct trace_config config = empty;
@@ -32,7 +32,7 @@ static void set_up(void) {
 static void tear_down(void) {
     for (int r = 0; r < 4; r++) trace_free(&traces[r]);
     drawing_close(&drawing);
-    outlook_close(&outlook);
+    view_forecast_close(&outlook);
     job_close(&job);
     options_free(&options);
 }

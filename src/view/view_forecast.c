@@ -1,5 +1,5 @@
 /* See outlook.h. */
-#include "view/outlook.h"
+#include "view/view_forecast.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -10,25 +10,25 @@
 #include "base/text.h"
 #include "view/fit.h"
 
-bool outlook_is_wanted(const struct options *options) {
+bool view_forecast_is_wanted(const struct options *options) {
     return option_is_given(options, OPTION_costs) || option_is_given(options, OPTION_profile) ||
            option_is_given(options, OPTION_cluster) || option_is_given(options, OPTION_delay) ||
            option_is_given(options, OPTION_draw);
 }
 
-enum status outlook_open(const struct job *job, bool apart, struct outlook *out) {
-    *out = (struct outlook){.job = job, .costs = *job->costs};
+enum status view_forecast_open(const struct job *job, bool apart, struct view_forecast *out) {
+    *out = (struct view_forecast){.job = job, .costs = *job->costs};
     if (!out->costs.units) out->costs.crowd = job_crowd(job);
     enum status status = forecast_new(job->plan, &out->costs, apart, &out->forecast);
     if (status == STATUS_OK)
         status = forecast_clip(&out->forecast, &out->clip_waits, &out->clip_time);
     /* Delays are ns, as all but units. */
     if (status == STATUS_OK) out->forecast.units = option_is_given(&job->options, OPTION_costs);
-    if (status != STATUS_OK) outlook_close(out);
+    if (status != STATUS_OK) view_forecast_close(out);
     return status;
 }
 
-void outlook_close(struct outlook *outlook) {
+void view_forecast_close(struct view_forecast *outlook) {
     forecast_free(&outlook->forecast);
 }
 
@@ -48,13 +48,13 @@ static int by_time(const void *a, const void *b) {
     return (one < other) - (one > other);
 }
 
-static const struct instr *instr_at(const struct outlook *outlook, int run, int at) {
+static const struct instr *instr_at(const struct view_forecast *outlook, int run, int at) {
     int rank = outlook->forecast.result.rank[run].rank;
     return &program_list(outlook->job->plan->program, rank, LIST_BODY)->items[at];
 }
 
 /* The caller frees the parts. */
-static struct path_part *critical_path(const struct outlook *outlook, int *count) {
+static struct path_part *critical_path(const struct view_forecast *outlook, int *count) {
     const struct sim_path *path = &outlook->forecast.path;
     int kinds = INSTR_COUNT_ * 2, runs = outlook->forecast.result.run_count, kept = 0;
     struct path_part *part = MEM_ARRAY(struct path_part, (size_t)runs * (size_t)kinds + 1);
@@ -72,13 +72,13 @@ static struct path_part *critical_path(const struct outlook *outlook, int *count
     return part;
 }
 
-static double slowness_of(const struct outlook *outlook, int run) {
+static double slowness_of(const struct view_forecast *outlook, int run) {
     int rank = outlook->forecast.result.rank[run].rank;
     return cost_device_of(&outlook->forecast.input.net, rank).slowness;
 }
 
 /* "B of rank 2 (3 times slower) 45%" */
-static char *part_text(const struct outlook *outlook, const struct path_part *part) {
+static char *part_text(const struct view_forecast *outlook, const struct path_part *part) {
     double share = 100 * part->time / outlook->forecast.result.step,
            slow = slowness_of(outlook, part->run);
     int rank = outlook->forecast.result.rank[part->run].rank;
@@ -93,19 +93,21 @@ static char *part_text(const struct outlook *outlook, const struct path_part *pa
 #define row(out, name, ...) text_row(out, name, OUTLOOK_NAME_COLUMNS, __VA_ARGS__)
 
 /* A time in the unit of the costs: in a sentence, in a table that names the unit itself. */
-static const char *time_text(const struct outlook *outlook, double time, char text[TEXT_BYTES]) {
+static const char *time_text(const struct view_forecast *outlook, double time,
+                             char text[TEXT_BYTES]) {
     if (!outlook->forecast.units) return text_duration(time * 1e-9, text);
     snprintf(text, TEXT_BYTES, "%.6g units", time);
     return text;
 }
 
-static const char *cell_text(const struct outlook *outlook, double time, char text[TEXT_BYTES]) {
+static const char *cell_text(const struct view_forecast *outlook, double time,
+                             char text[TEXT_BYTES]) {
     time_text(outlook, time, text);
     if (outlook->forecast.units) *strchr(text, ' ') = 0;
     return text;
 }
 
-static void print_costs(const struct outlook *outlook, FILE *out) {
+static void print_costs(const struct view_forecast *outlook, FILE *out) {
     const struct options *options = &outlook->job->options;
     const struct run_config *config = &outlook->job->plan->config;
     char threads[TEXT_BYTES];
@@ -129,7 +131,7 @@ static void print_costs(const struct outlook *outlook, FILE *out) {
     }
 }
 
-static void print_step(const struct outlook *outlook, FILE *out) {
+static void print_step(const struct view_forecast *outlook, FILE *out) {
     const struct forecast *forecast = &outlook->forecast;
     char step[TEXT_BYTES], low[TEXT_BYTES], high[TEXT_BYTES], first[TEXT_BYTES], rate[TEXT_BYTES];
     double percent = 100 * forecast->result.first_step / forecast->result.step - 100;
@@ -147,7 +149,7 @@ static void print_step(const struct outlook *outlook, FILE *out) {
                       rate));
 }
 
-static char *clip_text(const struct outlook *outlook) {
+static char *clip_text(const struct view_forecast *outlook) {
     char time[TEXT_BYTES];
     return mem_format("the update waits for the norm of all ranks' gradients, which takes %s of a "
                       "step (%.1f%%); with --clip 0 it does not wait",
@@ -155,14 +157,14 @@ static char *clip_text(const struct outlook *outlook) {
                       100 * outlook->clip_time / outlook->forecast.result.step);
 }
 
-static void print_clip(const struct outlook *outlook, int columns, FILE *out) {
+static void print_clip(const struct view_forecast *outlook, int columns, FILE *out) {
     if (!outlook->clip_waits) return;
     char *words = clip_text(outlook);
     text_entry(out, "clipping", columns, words);
     free(words);
 }
 
-void outlook_print_row(const struct outlook *outlook, FILE *out) {
+void view_forecast_print_row(const struct view_forecast *outlook, FILE *out) {
     enum { NAME_COLUMNS = 11 };
     const struct forecast *forecast = &outlook->forecast;
     char step[TEXT_BYTES], low[TEXT_BYTES], high[TEXT_BYTES];
@@ -184,7 +186,7 @@ void outlook_print_row(const struct outlook *outlook, FILE *out) {
     free(words);
 }
 
-char *outlook_path_text(const struct outlook *outlook) {
+char *view_forecast_path_text(const struct view_forecast *outlook) {
     enum { SHOWN = 4 };
     int count;
     struct path_part *part = critical_path(outlook, &count);
@@ -204,17 +206,17 @@ char *outlook_path_text(const struct outlook *outlook) {
     return words;
 }
 
-static void print_path(const struct outlook *outlook, FILE *out) {
-    char *words = outlook_path_text(outlook);
+static void print_path(const struct view_forecast *outlook, FILE *out) {
+    char *words = view_forecast_path_text(outlook);
     row(out, "path", "%s", words);
     free(words);
 }
 
-static int64_t peak_bytes(const struct outlook *outlook, int rank) {
+static int64_t peak_bytes(const struct view_forecast *outlook, int rank) {
     return (int64_t)job_rank_bytes(outlook->job, rank);
 }
 
-static void print_table(const struct outlook *outlook, FILE *out) {
+static void print_table(const struct view_forecast *outlook, FILE *out) {
     const struct sim_result *result = &outlook->forecast.result;
     bool alike = result->run_count < outlook->job->plan->config.ranks;
     struct text_table table = {.align = alike ? "rrrrrrr" : "rrrrrr"};
@@ -243,7 +245,7 @@ static void print_table(const struct outlook *outlook, FILE *out) {
 }
 
 /* The predicted peak, as explain has it. */
-static void print_memory(const struct outlook *outlook, FILE *out) {
+static void print_memory(const struct view_forecast *outlook, FILE *out) {
     char size[TEXT_BYTES], of[TEXT_BYTES + 32] = "";
     int rank;
     size_t bytes = memory_sum(job_largest(outlook->job, &rank));
@@ -256,7 +258,7 @@ static void print_memory(const struct outlook *outlook, FILE *out) {
         explained ? "" : "; its parts: stretto explain");
 }
 
-char *outlook_shape_text(const struct outlook *outlook) {
+char *view_forecast_shape_text(const struct view_forecast *outlook) {
     const struct program *program = outlook->job->plan->program;
     const struct grid *grid = &program->grid;
     char line[TEXT_BYTES], replicas[TEXT_BYTES], micros[TEXT_BYTES], each[TEXT_BYTES + 32] = "";
@@ -274,10 +276,10 @@ char *outlook_shape_text(const struct outlook *outlook) {
                       text_count(program->micro_batches, "micro-batch", micros));
 }
 
-void outlook_print(const struct outlook *outlook, FILE *out) {
+void view_forecast_print(const struct view_forecast *outlook, FILE *out) {
     enum { TABLE_ROWS = 16 };
     const struct sim_result *result = &outlook->forecast.result;
-    char exposed[TEXT_BYTES], *shape = outlook_shape_text(outlook);
+    char exposed[TEXT_BYTES], *shape = view_forecast_shape_text(outlook);
     row(out, "ranks", "%s", shape);
     free(shape);
     print_costs(outlook, out);
@@ -296,7 +298,7 @@ void outlook_print(const struct outlook *outlook, FILE *out) {
 
 /* --- JSON --- */
 
-static json_t *ranks_json(const struct outlook *outlook) {
+static json_t *ranks_json(const struct view_forecast *outlook) {
     const struct sim_result *result = &outlook->forecast.result;
     json_t *list = json_array();
     for (int r = 0; r < result->run_count; r++) {
@@ -309,7 +311,7 @@ static json_t *ranks_json(const struct outlook *outlook) {
     return list;
 }
 
-static json_t *path_json(const struct outlook *outlook) {
+static json_t *path_json(const struct view_forecast *outlook) {
     json_t *list = json_array();
     int count;
     struct path_part *part = critical_path(outlook, &count);
@@ -322,7 +324,7 @@ static json_t *path_json(const struct outlook *outlook) {
     return list;
 }
 
-json_t *outlook_json(const struct outlook *outlook) {
+json_t *view_forecast_json(const struct view_forecast *outlook) {
     const struct forecast *forecast = &outlook->forecast;
     const struct sim_result *result = &forecast->result;
     const struct program *program = outlook->job->plan->program;

@@ -33,7 +33,7 @@ static int64_t whole(const struct drawing *drawing, double time) {
 }
 
 /* The least power of ten that makes whole numbers of all costs. */
-static double scale_of(const struct outlook *outlook) {
+static double scale_of(const struct view_forecast *outlook) {
     double scale = 1;
     if (!outlook->costs.units) return 1;
     for (bool all = false; !all && scale < 1e4; scale *= all ? 1 : 10) {
@@ -199,12 +199,12 @@ static struct timeline_figures figures_of(const struct drawing *drawing) {
 
 static void set_texts(struct drawing *drawing) {
     const struct run_config *config = &drawing->outlook->job->plan->config;
-    const struct outlook *outlook = drawing->outlook;
+    const struct view_forecast *outlook = drawing->outlook;
     char *title = mem_format("%s, %s: forecast of a step", config->model->name,
                              outlook->job->options.strategy),
-         *ranks = outlook_shape_text(outlook), *shape = mem_format("ranks: %s", ranks),
+         *ranks = view_forecast_shape_text(outlook), *shape = mem_format("ranks: %s", ranks),
          *unit = mem_format("times in 1/%g of the units of --costs", drawing->scale),
-         *path = outlook_path_text(outlook),
+         *path = view_forecast_path_text(outlook),
          *words = mem_format("Critical path of the prediction: %s", path);
     drawing->title = arena_text(&drawing->arena, title);
     drawing->subtitle[0] = arena_text(&drawing->arena, shape);
@@ -236,7 +236,7 @@ static void set_timeline(struct drawing *drawing) {
                           .sentence_count = 1};
 }
 
-void drawing_open(const struct outlook *outlook, struct drawing *out) {
+void drawing_open(const struct view_forecast *outlook, struct drawing *out) {
     const struct forecast *forecast = &outlook->forecast;
     CHECK(forecast->input.record, "a forecast that kept no instructions");
     *out = (struct drawing){.outlook = outlook,
@@ -257,7 +257,7 @@ void drawing_close(struct drawing *drawing) {
     arena_free(&drawing->arena);
 }
 
-enum status outlook_draw(const struct outlook *outlook, const char *path) {
+enum status view_forecast_draw(const struct view_forecast *outlook, const char *path) {
     const struct forecast *forecast = &outlook->forecast;
     if (!forecast->input.record)
         return fail(STATUS_USAGE,

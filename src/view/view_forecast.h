@@ -1,6 +1,6 @@
 /* The forecast of a job as its options want it: where costs come from, what is said of it. */
-#ifndef VIEW_OUTLOOK_H
-#define VIEW_OUTLOOK_H
+#ifndef VIEW_VIEW_FORECAST_H
+#define VIEW_VIEW_FORECAST_H
 
 #include <stdio.h>
 
@@ -11,7 +11,7 @@
 
 enum { OUTLOOK_NAME_COLUMNS = 12 }; /* of a row's name */
 
-struct outlook {
+struct view_forecast {
     const struct job *job;
     struct costs costs; /* the job's, with the crowd of its machine */
     struct forecast forecast;
@@ -20,23 +20,23 @@ struct outlook {
 };
 
 /* Local. Whether an option of the forecast is given. */
-bool outlook_is_wanted(const struct options *options);
+bool view_forecast_is_wanted(const struct options *options);
 /* Local. Simulates the job's program; the job must outlive it, and it stays where it is. `apart`:
  * every rank is run by itself, to be set beside what was measured. The caller closes it. */
-enum status outlook_open(const struct job *job, bool apart, struct outlook *out);
-void outlook_close(struct outlook *outlook);
+enum status view_forecast_open(const struct job *job, bool apart, struct view_forecast *out);
+void view_forecast_close(struct view_forecast *outlook);
 
 /* Local. On one screen; as members of a JSON object that the caller owns. */
-void outlook_print(const struct outlook *outlook, FILE *out);
+void view_forecast_print(const struct view_forecast *outlook, FILE *out);
 /* The same in one row of explain's screen. */
-void outlook_print_row(const struct outlook *outlook, FILE *out);
-json_t *outlook_json(const struct outlook *outlook);
+void view_forecast_print_row(const struct view_forecast *outlook, FILE *out);
+json_t *view_forecast_json(const struct view_forecast *outlook);
 
 /* Local, blocking. The last step as a picture: FILE.svg or FILE.html. */
-enum status outlook_draw(const struct outlook *outlook, const char *path);
+enum status view_forecast_draw(const struct view_forecast *outlook, const char *path);
 
 /* Local. Ranks, stages and the like, and the path, in words; the caller frees them. */
-char *outlook_shape_text(const struct outlook *outlook);
-char *outlook_path_text(const struct outlook *outlook);
+char *view_forecast_shape_text(const struct view_forecast *outlook);
+char *view_forecast_path_text(const struct view_forecast *outlook);
 
 #endif
