@@ -249,8 +249,8 @@ static int64_t micro_batches_that_fit(const struct job *job, const struct compar
 }
 
 /* The rank that is spoken of, where one speaks for all: the one that needs most, or fits least. */
-static const struct memory_estimate *spoken_of(const struct job *job, const struct comparison *of,
-                                               int *rank) {
+static const struct memory_estimate *estimate_to_report(const struct job *job,
+                                                        const struct comparison *of, int *rank) {
     if (of->cluster) {
         *rank = of->rank;
         return job->position ? &job->position[place_of(job, *rank)] : &job->plan->memory;
@@ -270,12 +270,12 @@ static const char *who_needs(const struct job *job, const struct comparison *of,
         return snprintf(text, 2 * TEXT_BYTES, "the %d ranks of this machine", job->local_ranks),
                text;
     if (!job->position && !of->cluster) return "a rank";
-    spoken_of(job, of, &rank);
+    estimate_to_report(job, of, &rank);
     return snprintf(text, 2 * TEXT_BYTES, "rank %d", rank), text;
 }
 
 /* "20 MiB each, ", or from the least to the most where ranks of this machine differ. */
-static void each_needs(const struct job *job, char text[3 * TEXT_BYTES]) {
+static void bytes_of_each_text(const struct job *job, char text[3 * TEXT_BYTES]) {
     char low[TEXT_BYTES], high[TEXT_BYTES];
     size_t least = job->met.ranks ? job->met.least_bytes : SIZE_MAX, most = job->met.most_bytes;
     for (int i = 0; !job->met.ranks && i < job->local_ranks; i++) {
@@ -295,7 +295,7 @@ static enum status refuse(const struct job *job, const struct comparison *of) {
         each[3 * TEXT_BYTES] = "";
     char largest[256], hint[192], whose[TEXT_BYTES] = "";
     int rank, own = job->plan->config.rank;
-    const struct memory_estimate *estimate = spoken_of(job, of, &rank);
+    const struct memory_estimate *estimate = estimate_to_report(job, of, &rank);
     size_t fitting = 0;
     bool forward = job->plan->config.forward;
     int64_t count = forward ? 0 : micro_batches_that_fit(job, of, &fitting);
@@ -304,7 +304,7 @@ static enum status refuse(const struct job *job, const struct comparison *of) {
         placement_largest(plan_placement(job->plan, &job->plan->micro[forward], 0, 0), largest,
                           sizeof largest);
     if (rank != own) snprintf(whose, sizeof whose, " of rank %d", own);
-    if (!of->one && job->local_ranks > 1) each_needs(job, each);
+    if (!of->one && job->local_ranks > 1) bytes_of_each_text(job, each);
     if (count)
         snprintf(hint, sizeof hint, "--micro-batches %lld would need %s", (long long)count,
                  text_size((int64_t)fitting, b));
