@@ -287,7 +287,7 @@ static bool started_by_another(const struct launch_identity *identity) {
 }
 
 /* From here on others can see what it does. */
-static void be_seen(struct rank *rank) {
+static void publish_position(struct rank *rank) {
     struct recorder *recorder = &rank->session.recorder;
     recorder->rank = rank->identity->rank;
     recorder->row = row_of(rank);
@@ -310,7 +310,7 @@ static enum status open_rank(struct rank *rank, const struct rank_info *info) {
     TRY(agree_program(rank, info));
     TRY(rank_check_neighbours(rank));
     if (!rank->start->folderless) TRY(share_folder(rank));
-    be_seen(rank);
+    publish_position(rank);
     return STATUS_OK;
 }
 

@@ -36,7 +36,8 @@ struct position {
     int32_t rank;
 };
 _Static_assert(sizeof(struct position) <= CONTROL_DOING_BYTES, "a position has no room in a row");
-_Static_assert((int)INSTR_TEXT_BYTES <= (int)CONTROL_DOING_BYTES, "its text neither");
+_Static_assert((int)INSTR_TEXT_BYTES <= (int)CONTROL_DOING_BYTES,
+               "an instruction has no room as text in a row");
 
 void recorder_describe_position(const void *record, char text[CONTROL_DOING_BYTES]) {
     struct position position;
