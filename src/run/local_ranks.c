@@ -55,7 +55,7 @@ static enum status open_comm(void *context, const struct plan *plan, struct comm
 
 static enum status open_process(struct local_rank *rank, void *context) {
     struct local_ranks *ranks = context;
-    return rank_open(ranks->options, ranks->start, &rank->process);
+    return run_rank_open(ranks->options, ranks->start, &rank->process);
 }
 
 static enum status open_first(struct local_rank *rank, void *context) {
@@ -122,7 +122,7 @@ enum status local_ranks_open(const struct options *options, const struct start *
 
 static enum status end_process(struct local_rank *rank, void *context) {
     (void)context;
-    rank_close(&rank->process, rank_threads_failed(rank->ranks->threads));
+    run_rank_close(&rank->process, rank_threads_failed(rank->ranks->threads));
     return STATUS_OK;
 }
 

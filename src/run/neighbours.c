@@ -19,7 +19,7 @@ static bool has_own_limit(const struct rank *rank) {
 
 static enum status share_neighbours(struct rank *rank, struct judge_row *all) {
     struct judge_row own = judge_row_of(&rank->session.job, rank->identity->machine,
-                                        has_own_limit(rank) || rank_is_judged(rank));
+                                        has_own_limit(rank) || run_rank_is_judged(rank));
     int world = rank->identity->world;
     struct bytes *values = MEM_ARRAY(struct bytes, world), mine = {(void *)&own, sizeof own};
     enum status status =
@@ -129,11 +129,11 @@ static void take_neighbours(struct rank *rank, const struct judge_row *all) {
                   resolve_comm(rank->options, rank->here < rank->identity->world));
 }
 
-enum status rank_check_neighbours(struct rank *rank) {
+enum status run_rank_check_neighbours(struct rank *rank) {
     struct judge_row *all = MEM_ARRAY(struct judge_row, rank->identity->world);
     enum status status = share_neighbours(rank, all);
     if (status == STATUS_OK) take_neighbours(rank, all);
-    if (status == STATUS_OK && has_own_limit(rank) && !rank_is_judged(rank))
+    if (status == STATUS_OK && has_own_limit(rank) && !run_rank_is_judged(rank))
         status = job_check_memory(&rank->session.job);
     if (status == STATUS_OK) status = hear_verdicts(rank, all);
     free(all);

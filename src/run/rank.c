@@ -147,7 +147,7 @@ static bool awaits_programs(const struct rank *rank) {
     return rank->identity->rank != 0 && plan_is_auto(&rank->session.job.plan->config);
 }
 
-bool rank_is_judged(const struct rank *rank) {
+bool run_rank_is_judged(const struct rank *rank) {
     bool launched = rank->identity->source == LAUNCH_LAUNCHER;
     return launched && !(rank->replanned && rank->identity->nodes > 1);
 }
@@ -156,7 +156,7 @@ bool rank_is_judged(const struct rank *rank) {
  * meet. */
 static enum status check_alone(struct rank *rank) {
     struct job *job = &rank->session.job;
-    if (rank_is_judged(rank)) return STATUS_OK;
+    if (run_rank_is_judged(rank)) return STATUS_OK;
     plan_use_comm(job->plan, resolve_comm(rank->options, false));
     return job_check_alone(job);
 }
@@ -308,13 +308,14 @@ static enum status open_rank(struct rank *rank, const struct rank_info *info) {
                                   &rank->rendezvous));
     TRY(join(rank));
     TRY(agree_program(rank, info));
-    TRY(rank_check_neighbours(rank));
+    TRY(run_rank_check_neighbours(rank));
     if (!rank->start->folderless) TRY(share_folder(rank));
     publish_position(rank);
     return STATUS_OK;
 }
 
-enum status rank_open(const struct options *options, const struct start *start, struct rank *rank) {
+enum status run_rank_open(const struct options *options, const struct start *start,
+                          struct rank *rank) {
     rank->link = (struct comm_link){.context = rank,
                                     .put = link_put,
                                     .get = link_get,
@@ -331,7 +332,7 @@ enum status rank_open(const struct options *options, const struct start *start, 
     return open_rank(rank, &start->info);
 }
 
-void rank_close(struct rank *rank, enum status status) {
+void run_rank_close(struct rank *rank, enum status status) {
     say_lost(rank, status);
     say_cause(rank, status);
     give_up(rank, status);

@@ -28,15 +28,16 @@ struct rank {
 
 /* Collective over the ranks of the job, blocking. What comes before and behind the session: the
  * rank has joined and its job is open. `start` is of kind START_RANK, `rank` is empty before and
- * stays where it is. rank_close also after a failure; `status` is what the rank ends with. */
-enum status rank_open(const struct options *options, const struct start *start, struct rank *rank);
-void rank_close(struct rank *rank, enum status status);
+ * stays where it is. run_rank_close also after a failure; `status` is what the rank ends with. */
+enum status run_rank_open(const struct options *options, const struct start *start,
+                          struct rank *rank);
+void run_rank_close(struct rank *rank, enum status status);
 
-/* Collective, blocking; for rank_open. Learns which ranks share this machine; all fail where those
- * of some machine do not fit. Says, once for a host, where its cores are too few. */
-enum status rank_check_neighbours(struct rank *rank);
+/* Collective, blocking; for run_rank_open. Learns which ranks share this machine; all fail where
+ * those of some machine do not fit. Says, once for a host, where its cores are too few. */
+enum status run_rank_check_neighbours(struct rank *rank);
 /* Local; likewise. Whether our launcher has judged that its ranks fit: but not where rank 0 is of
  * another launcher and chose other programs. */
-bool rank_is_judged(const struct rank *rank);
+bool run_rank_is_judged(const struct rank *rank);
 
 #endif
