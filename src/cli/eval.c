@@ -199,11 +199,11 @@ static enum status show(const struct evaluation *of) {
 
 /* The program in virtual time: a round, as often as it is run. */
 static enum status forecast(struct evaluation *of) {
-    struct view_forecast outlook;
+    struct view_forecast view;
     if (!forward_is_first(of->session)) return STATUS_OK;
-    TRY(view_forecast_open(&of->session->job, false, &outlook));
-    of->predicted_ns = outlook.forecast.result.step * (double)of->session->job.plan->eval_rounds;
-    view_forecast_close(&outlook);
+    TRY(view_forecast_open(&of->session->job, false, &view));
+    of->predicted_ns = view.forecast.result.step * (double)of->session->job.plan->eval_rounds;
+    view_forecast_close(&view);
     return STATUS_OK;
 }
 

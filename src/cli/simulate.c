@@ -22,29 +22,29 @@ static struct rank_info info_of(const struct options *options) {
         .ranks = ranks, .local_ranks = local, .to_start = processes, .weighed = processes};
 }
 
-static enum status show(const struct view_forecast *outlook, const struct options *options) {
+static enum status show(const struct view_forecast *view, const struct options *options) {
     if (options->json) {
-        json_t *root = view_forecast_json(outlook);
+        json_t *root = view_forecast_json(view);
         json_print(root, JSON_REAL_PRECISION(12), stdout);
         json_decref(root);
     } else if (!options->quiet) {
-        fit_print(outlook->job, OUTLOOK_NAME_COLUMNS, stdout);
-        view_forecast_print(outlook, stdout);
+        fit_print(view->job, VIEW_NAME_COLUMNS, stdout);
+        view_forecast_print(view, stdout);
     }
-    return option_is_given(options, OPTION_draw) ? view_forecast_draw(outlook, options->draw)
+    return option_is_given(options, OPTION_draw) ? view_forecast_draw(view, options->draw)
                                                  : STATUS_OK;
 }
 
 static enum status simulate_with(const struct options *options) {
     struct rank_info info = info_of(options);
     struct job job;
-    struct view_forecast outlook;
+    struct view_forecast view;
     TRY(outputs_check(options));
     TRY(job_open(options, &info, &job));
-    enum status status = view_forecast_open(&job, false, &outlook);
+    enum status status = view_forecast_open(&job, false, &view);
     if (status == STATUS_OK) {
-        status = show(&outlook, options);
-        view_forecast_close(&outlook);
+        status = show(&view, options);
+        view_forecast_close(&view);
     }
     struct job_fit fit;
     if (status == STATUS_OK && job_fit(&job, &fit)) status = job_check_memory(&job);

@@ -134,23 +134,23 @@ static enum status write_texts(struct session *session) {
 static enum status predict(void *context) {
     struct session *session = context;
     const struct options *options = &session->job.options;
-    struct view_forecast outlook;
+    struct view_forecast view;
     if (!first_rank(session)) return STATUS_OK;
-    TRY(view_forecast_open(&session->job, false, &outlook));
-    const struct sim_rank *own = &outlook.forecast.result.rank[0];
-    const struct profile *profile = outlook.costs.profile;
-    session->predicted = (struct session_forecast){.p50_ms = outlook.forecast.result.step * 1e-6,
-                                                   .low_ms = outlook.forecast.low * 1e-6,
-                                                   .high_ms = outlook.forecast.high * 1e-6,
+    TRY(view_forecast_open(&session->job, false, &view));
+    const struct sim_rank *own = &view.forecast.result.rank[0];
+    const struct profile *profile = view.costs.profile;
+    session->predicted = (struct session_forecast){.p50_ms = view.forecast.result.step * 1e-6,
+                                                   .low_ms = view.forecast.low * 1e-6,
+                                                   .high_ms = view.forecast.high * 1e-6,
                                                    .passes_ms = own->busy * 1e-6,
                                                    .waits_ms = (own->waits + own->exposed) * 1e-6,
-                                                   .crowd = outlook.costs.crowd,
+                                                   .crowd = view.costs.crowd,
                                                    .estimated = profile && profile->misses > 0};
     if (!options->quiet && !options->json) {
-        explain_print(&outlook, false, display_out());
+        explain_print(&view, false, display_out());
         fputs("\n", display_out());
     }
-    view_forecast_close(&outlook);
+    view_forecast_close(&view);
     return STATUS_OK;
 }
 
