@@ -177,8 +177,8 @@ enum status tensors_keep(struct store *store, enum tensor_part part,
     return status;
 }
 
-const struct tensor_value *tensor_value_find(const struct tensor_values *values,
-                                             const struct tensor_value *like) {
+const struct tensor_value *tensors_find_value(const struct tensor_values *values,
+                                              const struct tensor_value *like) {
     for (size_t i = 0; i < values->count; i++) {
         const struct tensor_value *value = &values->items[i];
         if (value->part == like->part && strcmp(value->name, like->name) == 0) return value;
@@ -186,7 +186,7 @@ const struct tensor_value *tensor_value_find(const struct tensor_values *values,
     return NULL;
 }
 
-void tensor_values_free(struct tensor_values **values) {
+void tensors_free_values(struct tensor_values **values) {
     for (size_t i = 0; *values && i < (*values)->count; i++) {
         free((*values)->items[i].name);
         free((*values)->items[i].plain);

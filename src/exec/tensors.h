@@ -50,9 +50,9 @@ struct tensor_values {
 enum status tensors_keep(struct store *store, enum tensor_part part,
                          const struct tensor_share *share, struct tensor_values *out);
 /* Local. The one of this part and name; NULL: there is none. */
-const struct tensor_value *tensor_value_find(const struct tensor_values *values,
-                                             const struct tensor_value *like);
-void tensor_values_free(struct tensor_values **values);
+const struct tensor_value *tensors_find_value(const struct tensor_values *values,
+                                              const struct tensor_value *like);
+void tensors_free_values(struct tensor_values **values);
 /* Calls `visit` for all tensors of a part of the model, alike on all ranks: with the array and the
  * item in which this rank holds it or slices of it, or -1. */
 enum status tensors_each(const struct state_layout *layout, enum tensor_part part,

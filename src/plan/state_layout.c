@@ -1,4 +1,4 @@
-/* See store_layout.h. */
+/* See state_layout.h. */
 #include "plan/state_layout.h"
 
 #include <stdlib.h>

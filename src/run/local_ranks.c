@@ -49,7 +49,7 @@ static enum status open_comm(void *context, const struct plan *plan, struct comm
     struct local_rank *rank = context;
     struct local_ranks *ranks = rank->ranks;
     TRY(rank_threads_comm(ranks->threads, rank->index, plan, out));
-    comm_set_link(*out, thread_positions_link(&ranks->positions, rank->index));
+    comm_set_link(*out, run_thread_positions_link(&ranks->positions, rank->index));
     return STATUS_OK;
 }
 

@@ -19,7 +19,7 @@
 #include "run/run_folder.h"
 #include "run/traces.h"
 
-enum { WATCH_MAX_TIMED = 4096 };
+enum { RECORDER_MAX_TIMED = 4096 };
 
 /* SIGUSR1 asks where the ranks are. */
 static void report_position(const struct recorder *recorder, int64_t step, const char *text) {
@@ -122,8 +122,8 @@ static void on_waited(void *context, const struct instr *waiter, const struct in
 
 static void time_step(struct recorder *recorder, const struct step_result *result) {
     const struct step_times *times = &result->times;
-    int at = (int)(recorder->timed_steps % WATCH_MAX_TIMED);
-    if (recorder->steps_seen <= WATCH_WARMUP_STEPS) return;
+    int at = (int)(recorder->timed_steps % RECORDER_MAX_TIMED);
+    if (recorder->steps_seen <= RECORDER_WARMUP_STEPS) return;
     recorder->step_ms[at] = (double)times->total_ns * 1e-6;
     recorder->busy_ms[at] = (double)recorder->busy_ns * 1e-6;
     recorder->span_ms[at] = (double)(recorder->last_ns - recorder->first_ns) * 1e-6;
@@ -171,10 +171,10 @@ static void on_step(void *context, const struct step_result *result) {
     recorder->line_samples += result->samples;
     recorder->line_ns += result->times.total_ns;
     time_step(recorder, result);
-    if (recorder->steps_seen == WATCH_WARMUP_STEPS) recorder->load = load_now("");
+    if (recorder->steps_seen == RECORDER_WARMUP_STEPS) recorder->load = load_now("");
     recorder->busy_ns = recorder->first_ns = recorder->last_ns = 0;
     if (recorder->profiling) profiling_instr(recorder->profiling, NULL, 0, 0);
-    if (recorder->profiling && recorder->steps_seen >= WATCH_WARMUP_STEPS)
+    if (recorder->profiling && recorder->steps_seen >= RECORDER_WARMUP_STEPS)
         profiling_begin(recorder->profiling);
     *row = metrics_row_new(METRICS_TRAIN, result->step + 1, result->epoch + 1);
     row->loss = result->loss;
@@ -273,9 +273,9 @@ enum status recorder_open(const struct job *job, const char *folder, int64_t fir
                                 .log_every = rows_every(job),
                                 .loss_first = NAN,
                                 .loss_last = NAN};
-    recorder.step_ms = MEM_ARRAY(double, WATCH_MAX_TIMED);
-    recorder.busy_ms = MEM_ARRAY(double, WATCH_MAX_TIMED);
-    recorder.span_ms = MEM_ARRAY(double, WATCH_MAX_TIMED);
+    recorder.step_ms = MEM_ARRAY(double, RECORDER_MAX_TIMED);
+    recorder.busy_ms = MEM_ARRAY(double, RECORDER_MAX_TIMED);
+    recorder.span_ms = MEM_ARRAY(double, RECORDER_MAX_TIMED);
     recorder.rank_loss = MEM_ARRAY(double, job->plan->config.ranks);
     recorder.rank_ms = MEM_ARRAY(double, job->plan->config.ranks);
     enum status status = open_trace(&recorder);
@@ -328,7 +328,7 @@ static int by_value(const void *a, const void *b) {
 /* Of those that were kept; sorts them. */
 static double quantile(const struct recorder *recorder, double *values, int tenth) {
     int64_t count =
-        recorder->timed_steps < WATCH_MAX_TIMED ? recorder->timed_steps : WATCH_MAX_TIMED;
+        recorder->timed_steps < RECORDER_MAX_TIMED ? recorder->timed_steps : RECORDER_MAX_TIMED;
     if (count == 0) return 0;
     qsort(values, (size_t)count, sizeof *values, by_value);
     return values[count * tenth / 10];
