@@ -149,7 +149,7 @@ static enum status make_plan(struct job *job, const struct rank_info *info,
     enum { PROGRAM_LIMIT = 512 << 20 }; /* the text of the largest takes a third of it */
     if (path) TRY(file_read(path, PROGRAM_LIMIT, &text));
     measure_before(job, info);
-    if (!info->agreed) agree_saved(&job->options, config, &saved);
+    if (!info->agreed) agreed_program_find(&job->options, config, &saved);
     struct plan_given given = {.name = path,
                                .program = path ? &text : NULL,
                                .agreed = saved.count ? &saved : info->agreed};

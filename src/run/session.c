@@ -127,7 +127,7 @@ static enum status write_texts(struct session *session) {
     free(path);
     TRY(status);
     TRY(write_pretrained(session));
-    return agree_save(session->job.plan, session->folder);
+    return agreed_program_save(session->job.plan, session->folder);
 }
 
 /* What a step should take, before any was run, and the plan with it. */

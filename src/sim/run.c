@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "sim/engine.h"
+#include "sim/sim_state.h"
 
 /* --- waiting --- */
 

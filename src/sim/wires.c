@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "sim/engine.h"
+#include "sim/sim_state.h"
 
 /* --- channels --- */
 

@@ -1,7 +1,7 @@
 /* The simulator's state; private to src/sim. run.c advances ranks; wires.c has what they meet in:
  * channels and groups. */
-#ifndef SIM_ENGINE_H
-#define SIM_ENGINE_H
+#ifndef SIM_SIM_STATE_H
+#define SIM_SIM_STATE_H
 
 #include "sim/compile.h"
 #include "sim/share.h"

@@ -1,7 +1,7 @@
 /* See agree.h. The choice is a function of options, model and costs; but costs are those of a
  * machine, and ranks of several may come to several choices. So rank 0's holds. For the same reason
  * a resumed run takes the program of the one before it: it may go on elsewhere. */
-#include "job/agree.h"
+#include "job/agreed_program.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -60,8 +60,8 @@ static bool is_for(const struct run_config *config, const struct bytes *text) {
     return is;
 }
 
-void agree_saved(const struct options *options, const struct run_config *config,
-                 struct bytes *out) {
+void agreed_program_find(const struct options *options, const struct run_config *config,
+                         struct bytes *out) {
     *out = (struct bytes){0};
     if (!options->resume || !plan_is_auto(config) || !option_is_set(options, OPTION_out)) return;
     char *path = folder_path(options->out, "config.yml");
@@ -71,7 +71,7 @@ void agree_saved(const struct options *options, const struct run_config *config,
     if (!taken) bytes_free(out);
 }
 
-enum status agree_save(const struct plan *plan, const char *folder) {
+enum status agreed_program_save(const struct plan *plan, const char *folder) {
     struct bytes text = plan_text(plan);
     char *path = folder_path(folder, file_name);
     enum status status = file_write_text(path, (const char *)text.data);
