@@ -108,6 +108,8 @@ static enum status make_runnables(struct engine *engine) {
 static enum status open_loaders(struct engine *engine) {
     struct loader_config config = engine->plan->train_loader;
     if (engine->plan->chunk_count == 0) return STATUS_OK; /* a rank without a stage reads nothing */
+    config.start_epoch = engine->state->next.epoch;
+    config.start_step = engine->state->next.sample / engine->plan->config.batch;
     config.end_step = engine->plan->config.steps;
     if (config.end_step > 0)
         TRY(loader_open(engine->plan->config.dataset, &config, &engine->train));
@@ -226,7 +228,7 @@ static enum status set_up(struct engine *engine) {
                             (void **)&engine->scratch));
     TRY(make_runnables(engine));
     TRY(open_loaders(engine));
-    engine_find_place(engine, true);
+    engine_find_place(engine);
     return STATUS_OK;
 }
 
