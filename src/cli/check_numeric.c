@@ -1,4 +1,4 @@
-/* See numeric.h.
+/* See check_numeric.h.
  *
  * Of the proof this is the other half: the verifier knows what instructions mean, not what kernels,
  * sums and messages do. It is a sample, of some steps on this machine.

@@ -1,4 +1,4 @@
-/* See costs.h. */
+/* See units.h. */
 #include "cost/units.h"
 
 #include <stdbool.h>

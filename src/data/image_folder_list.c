@@ -1,5 +1,5 @@
-/* See folder_list.h. Folders are walked by names alone; a file's size is asked of the system, which
- * also tells what is no file. Nothing is opened here. */
+/* See image_folder_list.h. Folders are walked by names alone; a file's size is asked of the system,
+ * which also tells what is no file. Nothing is opened here. */
 #include "data/image_folder_list.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
-/* See agree.h. The choice is a function of options, model and costs; but costs are those of a
- * machine, and ranks of several may come to several choices. So rank 0's holds. For the same reason
- * a resumed run takes the program of the one before it: it may go on elsewhere. */
+/* See agreed_program.h. The choice is a function of options, model and costs; but costs are those
+ * of a machine, and ranks of several may come to several choices. So rank 0's holds. For the same
+ * reason a resumed run takes the program of the one before it: it may go on elsewhere. */
 #include "job/agreed_program.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* See folder.h. */
+/* See run_folder.h. */
 #include "run/run_folder.h"
 
 #include <errno.h>
