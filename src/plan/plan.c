@@ -289,7 +289,7 @@ static enum status plan_program(struct plan *plan) {
 
 /* The batch norm that would have one value per channel over all ranks, were there one sample; or
  * NULL. */
-static const struct node *narrow_batch_norm(const struct graph *graph) {
+static const struct node *one_value_batch_norm(const struct graph *graph) {
     for (int n = 0; n < graph->forward_count; n++) {
         const struct node *node = &graph->nodes[n];
         const struct shape *x = &graph->values[node->in[0]].type.shape;
@@ -302,8 +302,8 @@ static const struct node *narrow_batch_norm(const struct graph *graph) {
  */
 static enum status check_statistics(const struct plan *plan) {
     const struct run_config *config = &plan->config;
-    const struct node *narrow = narrow_batch_norm(plan->micro[0].graph);
-    if (!config->sync_bn || !plan->last_samples || !narrow) return STATUS_OK;
+    const struct node *node = one_value_batch_norm(plan->micro[0].graph);
+    if (!config->sync_bn || !plan->last_samples || !node) return STATUS_OK;
     for (int m = 0; m < config->micro_batches; m++) {
         int64_t samples = 0;
         for (int r = 0; r < config->replicas; r++)
@@ -312,7 +312,7 @@ static enum status check_statistics(const struct plan *plan) {
         return fail(STATUS_USAGE,
                     "node %s: one value per channel over all ranks has no variance: micro-batch %d "
                     "of an epoch's last step has one sample\n  another --batch, or --drop-last",
-                    narrow->name, m);
+                    node->name, m);
     }
     return STATUS_OK;
 }
