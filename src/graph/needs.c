@@ -17,20 +17,10 @@ static bool *find_read(const struct ranges *ranges, int stage) {
     return read;
 }
 
-/* The stage whose forward reads a parameter first. */
-static int first_stage(const struct ranges *ranges, int value) {
-    const struct graph *graph = ranges->graph;
-    for (int n = 0; n < graph->forward_count; n++)
-        for (int i = 0; i < graph->nodes[n].in_count; i++)
-            if (graph->values[graph->nodes[n].in[i]].root == value)
-                return ranges_stage(ranges, &graph->nodes[n]);
-    return -1;
-}
-
 static struct param_need param_need(const struct ranges *ranges, int stage, int p) {
     const struct graph *graph = ranges->graph;
     const struct param *param = &graph->params[p];
-    struct param_need need = {.param = p, .first_stage = first_stage(ranges, param->value)};
+    struct param_need need = {.param = p};
     for (int u = param->first_use; u < param->first_use + param->use_count; u++) {
         int maker = graph->values[graph->uses[u].gradient].producer;
         if (ranges_stage(ranges, &graph->nodes[maker]) != stage) continue;
