@@ -1,5 +1,5 @@
 /* Ranks on several hosts: shared memory inside a host, a transport between hosts. The sums, the
- * order and the messages are the engine's (p2p.h); here only the memory is put together: ranks that
+ * order and the messages are those of p2p.h; here only the memory is put together: ranks that
  * name the same host join into a team of areas, as shm does, and each rank's heap is in its area.
  *
  * Small things (fingerprints, headers, the end of an operation) go over the transport between all

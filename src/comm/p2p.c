@@ -1,4 +1,4 @@
-/* The engine's frame: opening on a transport, handshake, sleeping, closing. The rest is in
+/* The frame of p2p.h: opening on a transport, handshake, sleeping, closing. The rest is in
  * p2p_plan.c, p2p_group.c, p2p_move.c and p2p_channel.c. */
 #include "comm/p2p.h"
 
