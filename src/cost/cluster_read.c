@@ -310,7 +310,7 @@ static enum status read_document(struct yaml_reader *yaml, struct reading *readi
 
 /* ---- what rows mean ---- */
 
-/* One host of all ranks where none is named. */
+/* Where no host is named, all ranks are on one. */
 static enum status settle_hosts(struct reading *reading) {
     struct cluster *cluster = &reading->cluster;
     if (cluster->class_count == 0)

@@ -46,7 +46,7 @@ static struct span *spans_of(const struct bucket_source *source, const int *unit
     return spans;
 }
 
-/* What is touched beside all others is in no group: it is kept, or shared and last. */
+/* A bucket that every segment touches is in no group: it is kept, or shared and last. */
 static int grouped_end(const struct bucket_source *source) {
     bool last = source->kept == 0 && buckets_keep_last(source);
     return source->count - (last ? source->shared : 0);

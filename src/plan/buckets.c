@@ -119,7 +119,7 @@ static int64_t unit_elements(const struct bucket_source *source, const bool *cut
     return elements;
 }
 
-/* What is shared is touched beside all others. */
+/* Every segment touches the shared bucket. */
 static void put_last(struct bucket_list *list) {
     struct bucket shared = list->items[0];
     for (int b = 1; b < list->count; b++) list->items[b - 1] = list->items[b];

@@ -214,7 +214,7 @@ static size_t scratch_bytes(const struct trial *trial, int stage) {
     return most;
 }
 
-/* Of a position beside its slots. */
+/* What a position needs besides its slots. */
 static size_t fixed_bytes(const struct trial *trial, int position) {
     const struct partition_config *partition = &trial->input->partition;
     size_t copies = (size_t)(1 + partition->grads + partition->states),

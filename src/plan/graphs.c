@@ -86,7 +86,7 @@ static uint64_t hash_crossings(const struct plan *plan, const struct micro_plan 
     return hash;
 }
 
-/* Of a size that another replica meets there is no graph here: it is made, looked at and freed. */
+/* A size that only another replica meets has no graph here: one is made, looked at and freed. */
 static enum status hash_size(const struct plan *plan, int64_t samples, bool training,
                              uint64_t *out) {
     const struct micro_plan *known = plan_micro(plan, samples, training);
@@ -123,7 +123,7 @@ enum status graphs_layouts_hash(const struct plan *plan, uint64_t *out) {
         hash = hash_layout(hash, main, main->params[p].value);
     int64_t eval = plan->eval_batch, rest = config->dataset->count[config->eval_split] % eval;
     const int64_t *last = plan->last_samples; /* never increasing */
-    /* Of auto ranks may not cut alike before they have rank 0's programs. */
+    /* With auto, ranks may cut differently until they have rank 0's programs. */
     if (plan_stages(plan) > 1 && !plan_is_auto(config)) {
         TRY(hash_sizes(plan, plan->micro[0].samples, plan->micro[0].samples, true, &hash));
         if (last)

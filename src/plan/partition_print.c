@@ -97,7 +97,7 @@ static void print_tied(const struct partition *partition, const struct needs *ne
     }
 }
 
-/* Of a long pipeline its ends. */
+/* A long pipeline is shown by its ends. */
 static bool is_shown(const struct partition *partition, int c) {
     enum { MOST = 20, LAST = 2 };
     return partition->count <= MOST || c < MOST - LAST - 1 || c >= partition->count - LAST;

@@ -112,7 +112,7 @@ static enum sum_order own_order(const struct run_config *config) {
     return scatters ? SUM_REPLICA : config->sum;
 }
 
-/* Of all stages. */
+/* All stages. */
 static enum status plan_buckets(struct plan *plan) {
     const struct run_config *config = &plan->config;
     const struct ranges *ranges = &plan->micro[0].ranges;
@@ -183,8 +183,8 @@ static int64_t *last_step_samples(const struct plan *plan) {
     return samples;
 }
 
-/* Pipelines share the test samples: this rank's is one of so many. A rank without a stage runs as
- * many rounds as the others, and loads nothing. */
+/* Pipelines share the test samples. A rank without a stage runs as many rounds as the others,
+ * and loads nothing. */
 struct eval_share {
     int pipelines, index;
 };
@@ -317,7 +317,7 @@ static enum status check_statistics(const struct plan *plan) {
     return STATUS_OK;
 }
 
-/* Sizes this rank meets beside the main one. */
+/* The other sizes of micro-batches that this rank meets. */
 static enum status plan_other_graphs(struct plan *plan) {
     const struct run_config *config = &plan->config;
     int own = config->cell.replica_count * config->micro_batches,

@@ -86,7 +86,7 @@ static enum status resolve_shape(struct resolve *resolve) {
     struct model_config *shape = &resolve->config->shape;
     if (!option_is_set(options, OPTION_classes)) {
         options->classes = data->classes, option_resolve(options, OPTION_classes);
-        /* Data of a program's own may have no classes, which nobody could ask for. */
+        /* A program's own data may have no classes; no option could ask for that. */
         if (data->classes < 2) option_derive(options, OPTION_classes);
     }
     if (options->classes < data->classes)
@@ -322,7 +322,7 @@ static enum status resolve_batch(struct resolve *resolve) {
     config->sum = (enum sum_order)sum_order_find(options->sum);
     TRY(resolve_slices(resolve));
     config->drop_last = options->drop_last;
-    /* One replica has nobody to share with: then batch norm is the ordinary one, as in torch. */
+    /* A single replica shares with nobody: batch norm is the ordinary one then, as in torch. */
     config->sync_bn = options->sync_bn && config->replicas > 1 && !config->forward;
     return STATUS_OK;
 }
@@ -344,7 +344,7 @@ static enum dtype dtype_of(const char *word) {
 
 /* The executor still reaches memory past the backend's table, so a device with memory of its own
  * cannot train yet. What is missing for it on this machine is said first. */
-/* Before the device is opened: nobody should install a driver for what is refused then. */
+/* Before the device is opened: nobody should install a driver only to be refused. */
 static enum status refuse_device(const struct run_config *config) {
     return fail(STATUS_USAGE,
                 "--device %s: this version runs single operations on GPUs (docs/gpu.md), not yet a "

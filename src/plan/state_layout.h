@@ -12,7 +12,8 @@
 
 #include "graph/graph.h"
 
-/* Parameters, gradients and optimizer state are f32, whatever --dtype is: bytes of so many. */
+/* Bytes of so many elements: parameters, gradients and optimizer state are f32, whatever --dtype
+ * is. */
 #define STORE_DTYPE DTYPE_F32
 static inline int64_t state_bytes(int64_t elements) {
     return elements * (int64_t)dtype_bytes(STORE_DTYPE);

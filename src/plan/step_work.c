@@ -1,5 +1,5 @@
-/* What a rank does in a step, before it runs: sums over its nodes. Waits are by the rules of this
- * machine's device, whatever a forecast is told: it is this machine that is waited for. */
+/* What a rank will do in a step: sums over its nodes. Limits of waits follow the rules of this
+ * machine's device, whatever costs a forecast has: it is this machine that is waited for. */
 #include "plan/plan.h"
 
 /* Micro-batches that this rank runs in a step. */

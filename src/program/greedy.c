@@ -164,7 +164,7 @@ static bool choose(const struct greedy *g, int position, double now, struct pipe
 
 /* --- doing it --- */
 
-/* Something of stage `from` that ends at `end` is at hand on stage `to` at ... */
+/* When stage `to` has what stage `from` made at `end`. */
 static double arrives(struct greedy *g, int from, int to, double end) {
     bool crosses = g->stage[from].position != g->stage[to].position;
     bool back = to < from;

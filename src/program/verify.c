@@ -224,7 +224,7 @@ static enum status walk_on(struct walk *walk) {
     return check_end(walk);
 }
 
-/* All members of a group must have come as often as the one that came most often. */
+/* All members of a group must have come equally often. */
 static enum status check_all_came(const struct verifier *verifier) {
     for (int w = 0; w < verifier->walk_count; w++) {
         const struct walk *walk = &verifier->walks[w];
@@ -267,8 +267,8 @@ static enum status walk_step(struct verifier *verifier, enum list_name list) {
     return verify_all_served(verifier);
 }
 
-/* Walks a step behind those before it; *others: does it leave something else under way than the one
- * before it did, on any rank? */
+/* Walks a step after those before it. *others: whether, on any rank, it leaves something else
+ * under way than the one before it did. */
 static enum status walk_next(struct verifier *verifier, enum list_name list, bool *others) {
     TRY(walk_step(verifier, list));
     *others = false;
@@ -297,7 +297,7 @@ static enum status walk_all(struct verifier *verifier) {
     return others ? walk_next(verifier, LIST_LAST, &others) : STATUS_OK;
 }
 
-/* --- who is walked --- */
+/* --- which ranks are walked --- */
 
 static bool same_samples(const struct verifier *verifier, int a, int b) {
     const struct program *program = verifier->program;

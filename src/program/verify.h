@@ -8,7 +8,7 @@
  * disagrees with, if there is one. Returns STATUS_USAGE. */
 enum status verify_broken(const struct walk *walk, enum rule rule, struct place against,
                           const char *format, ...) __attribute__((format(printf, 4, 5)));
-/* Local. An instruction of the walk's own rank; NULL is none. */
+/* Local. An instruction of the walk's own rank; NULL: none. */
 /* Local. What stands for the end of a list: its last instruction. */
 struct walk verify_end_of(const struct walk *walk, enum list_name list);
 struct place verify_own(const struct walk *walk, const struct instr *instr);
@@ -81,7 +81,7 @@ struct verify_bucket *verify_bucket(struct walk *walk, int grad, int index);
 /* Channels: messages are received in the order sent, by whom they are for. Posts a send or a
  * receive; whether what is pending on a channel is done; all that was sent was received. */
 enum status verify_message(struct walk *walk);
-enum status verify_peer(const struct walk *walk); /* the operand is who has the other stage */
+enum status verify_peer(const struct walk *walk); /* operand p has the other stage */
 bool verify_message_done(const struct verifier *verifier, const struct pending *pending);
 /* What was received is taken out of the channel, which gives a credit back. */
 enum status verify_take_message(struct walk *walk, const struct pending *pending);

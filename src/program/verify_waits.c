@@ -55,7 +55,7 @@ void verify_wake_group(struct meeting_group *group) {
 
 /* --- who waits for whom --- */
 
-/* The first member of a group that has not posted as often. */
+/* The first member of the group that has not posted this operation. */
 static const struct walk *missing_member(const struct walk *walk) {
     const struct verifier *verifier = walk->verifier;
     const struct program *program = walk->program;

@@ -21,7 +21,7 @@ struct maker {
 
 /* --- a stage --- */
 
-/* The graph that is run: of training, or where there is none of an evaluation. */
+/* The graph that is run: that of training or, where nothing is trained, that of an evaluation. */
 static const struct micro_plan *first_run(const struct maker *maker) {
     return &maker->plan->micro[maker->plan->config.forward];
 }

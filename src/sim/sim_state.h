@@ -15,7 +15,7 @@ union sim_place {
         number; /* of a receive or an operation: which one of its channel or group; -1: none yet */
 };
 
-/* Who ended what let something begin. */
+/* The instruction whose end let something begin. */
 struct sim_cause {
     int32_t run, at;
     bool before; /* in the step before */

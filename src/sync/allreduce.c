@@ -82,7 +82,7 @@ static void append_bucket(struct copy *copy, enum instr_op op, int bucket,
     if (op == INSTR_JOIN) instr->group = (int16_t)copy->tied;
 }
 
-/* Of a pass that is cut already this is one. */
+/* In a pass that is cut already, this is one of its segments. */
 static void append_segments(struct copy *copy, const struct instr *pass, int buckets) {
     bool cut = pass->segment != INSTR_ALL;
     for (int b = cut ? pass->segment : 0; b < (cut ? pass->segment + 1 : buckets); b++) {

@@ -112,8 +112,8 @@ static void end_step(const struct zero *zero, struct rank_program *rank) {
     }
 }
 
-/* Whoever writes a tensor needs it whole: behind OPEN all buckets are collected, by way of a buffer
- * that is free between steps. */
+/* Tensors are written whole: after OPEN all buckets are collected, by way of a buffer that is
+ * free between steps. */
 static void add_collects(const struct zero *zero, struct rank_program *rank, int position) {
     struct instr_list old = rank->list[LIST_SAVE];
     rank->list[LIST_SAVE] = (struct instr_list){0};
