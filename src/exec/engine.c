@@ -104,6 +104,12 @@ void engine_find_place(struct engine *engine) {
     step_renew(engine->step, number);
 }
 
+int64_t engine_steps_left(const struct engine *engine) {
+    const struct run_config *config = &engine->plan->config;
+    return config->steps - engine->state->next.epoch * config->steps_per_epoch -
+           step_in_epoch(engine);
+}
+
 void engine_seek(struct engine *engine, int64_t step) {
     const struct run_config *config = &engine->plan->config;
     engine->state->done.step = step;
