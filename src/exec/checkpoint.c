@@ -401,7 +401,7 @@ static enum status check_all_read(const struct resumption *resumption,
         for (int r = 0; r < ranks; r++) held += all[r].tensors[p];
         if (held == in_all) continue;
         return fail(STATUS_DATA, "%s/step-%08lld: %s has %llu tensors, the ranks hold %llu",
-                    resumption->config->folder, (long long)all[0].state.step, tensor_part_names[p],
+                    resumption->config->folder, (long long)all[0].state.step, tensors_part_names[p],
                     (unsigned long long)in_all, (unsigned long long)held);
     }
     return STATUS_OK;

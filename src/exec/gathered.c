@@ -41,7 +41,7 @@ static enum status visit_bucket(struct engine *engine, const struct bucket *buck
     const struct state_layout *layout = engine->store->layout;
     for (int i = bucket->first; i < bucket->first + bucket->count; i++) {
         const struct state_item *item = &layout->params[layout->order[i]];
-        if (!store_answers(item)) continue;
+        if (!state_answers(item)) continue;
         void *plain = mem_new(tensor_type_bytes(&item->type));
         enum status status =
             layout_to_plain(engine->plan->device, item->layout,

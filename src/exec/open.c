@@ -70,9 +70,9 @@ static void bind_fixed(struct engine *engine, struct runnable *runnable, int chu
     int buffers = state_array(engine->store->layout, ARRAY_BUFFER, 0);
     for (int v = 0; v < graph->value_count; v++) {
         const struct value *root = &graph->values[graph->values[v].root];
-        if (root->kind == VALUE_PARAM && store_holds(&layout->params[root->index]))
+        if (root->kind == VALUE_PARAM && state_holds(&layout->params[root->index]))
             address[v] = store_read_param(engine->store, root->index).data;
-        else if (root->kind == VALUE_BUFFER && store_holds(&layout->buffers[root->index]))
+        else if (root->kind == VALUE_BUFFER && state_holds(&layout->buffers[root->index]))
             address[v] = store_tensor(engine->store, buffers, root->index).data;
         else if (root->kind == VALUE_LOCAL && placement->offset[v] != PLACED_ELSEWHERE)
             address[v] = (placement->in_shared[v] ? shared : own) + placement->offset[v];

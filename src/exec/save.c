@@ -113,7 +113,7 @@ static struct writers writers_of(const struct saving *saving, int part, int memb
 }
 
 static char *file_name(int part, struct writers writers) {
-    const char *name = tensor_part_names[part];
+    const char *name = tensors_part_names[part];
     if (writers.count == 1) return mem_format("%s.safetensors", name);
     return mem_format("%s-%05d-of-%05d.safetensors", name, writers.number + 1, writers.count);
 }
@@ -198,15 +198,15 @@ static enum status list_part(const struct saving *saving, int part, struct manif
     int written = *count - first;
     if (written == 1) return STATUS_OK;
     struct manifest_file *index = &files[(*count)++];
-    index->name = mem_format("%s.safetensors.index.json", tensor_part_names[part]);
+    index->name = mem_format("%s.safetensors.index.json", tensors_part_names[part]);
     return write_index(saving, files + first, written, index);
 }
 
 /* A model in one file and one in several exclude one another: what an earlier start left would be
  * read in place of this one. */
 static enum status remove_other_form(const struct saving *saving, int count) {
-    char *path = mem_format("%s/%s.safetensors%s", saving->temporary, tensor_part_names[PART_MODEL],
-                            count > 1 ? "" : ".index.json");
+    char *path = mem_format("%s/%s.safetensors%s", saving->temporary,
+                            tensors_part_names[PART_MODEL], count > 1 ? "" : ".index.json");
     enum status status = file_exists(path) ? folder_remove(path) : STATUS_OK;
     free(path);
     return status;

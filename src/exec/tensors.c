@@ -24,15 +24,15 @@ struct listing {
     size_t count;
 };
 
-const char *const tensor_part_names[PART_COUNT] = {"model", "optimizer"};
+const char *const tensors_part_names[PART_COUNT] = {"model", "optimizer"};
 
 int exec_tensor_part(const char *name) {
     static const char ending[] = ".safetensors";
     size_t length = strlen(name), end = sizeof ending - 1;
     if (length < end || strcmp(name + length - end, ending) != 0) return -1;
     for (int p = 0; p < PART_COUNT; p++) {
-        size_t begin = strlen(tensor_part_names[p]);
-        if (strncmp(name, tensor_part_names[p], begin) == 0 && strchr(".-", name[begin])) return p;
+        size_t begin = strlen(tensors_part_names[p]);
+        if (strncmp(name, tensors_part_names[p], begin) == 0 && strchr(".-", name[begin])) return p;
     }
     return -1;
 }
@@ -40,7 +40,7 @@ int exec_tensor_part(const char *name) {
 static bool is_listed(const struct listing *list, int array, const struct state_item *item) {
     const struct tensor_share *share = list->share;
     if (share && share->model) return true;
-    if (!store_holds(item)) return false;
+    if (!state_holds(item)) return false;
     if (!share || share->all) return state_holds_part(list->layout, array, item);
     return state_writes(list->layout, array, item, share->first_replica);
 }
@@ -205,7 +205,7 @@ enum status tensors_each(const struct state_layout *layout, enum tensor_part par
     for (size_t i = 0; i < list.count && status == STATUS_OK; i++) {
         int array = list.places[i].array, item = list.places[i].item, count;
         const struct state_item *of = &state_items(layout, array, &count)[item];
-        bool held = store_holds(of) && state_holds_part(layout, array, of);
+        bool held = state_holds(of) && state_holds_part(layout, array, of);
         struct tensor_value tensor = {part, (char *)(uintptr_t)list.items[i].name,
                                       item_bytes(&list.items[i]), NULL};
         status = visit(context, &tensor, held ? array : -1, item);
@@ -240,7 +240,7 @@ static enum status misfit(const char *path, const struct tensor_item *item,
 static enum status missing(const struct listing *list, size_t item, const char *folder,
                            enum tensor_part part) {
     return fail(STATUS_DATA, "%s: none of its files %s*.safetensors has tensor %s of the model",
-                folder, tensor_part_names[part], list->items[item].name);
+                folder, tensors_part_names[part], list->items[item].name);
 }
 
 /* What of the list one file has; found[] is set for each. */
@@ -322,7 +322,7 @@ enum status tensors_check(const struct state_layout *layout, enum tensor_part pa
                           const char *folder, char *const *paths, int count) {
     if (count == 0)
         return fail(STATUS_DATA, "%s/manifest.json: names no file %s*.safetensors", folder,
-                    tensor_part_names[part]);
+                    tensors_part_names[part]);
     const struct tensor_share model = {.model = true};
     struct listing list = list_new(layout, NULL, part, &model);
     const char **found = MEM_ARRAY(const char *, list.count + 1);

@@ -8,7 +8,7 @@
 /* Which part of the store a file holds. */
 enum tensor_part { PART_MODEL, PART_OPTIMIZER, PART_COUNT };
 /* "model", "optimizer": files are called PART.safetensors, or PART-N-of-M.safetensors. */
-extern const char *const tensor_part_names[PART_COUNT];
+extern const char *const tensors_part_names[PART_COUNT];
 /* Local. The part whose tensors a file of this name has, -1: none. */
 int exec_tensor_part(const char *name);
 

@@ -82,7 +82,7 @@ static const struct state_item *tensor_at(const struct state_layout *layout, int
 
 static enum status put(struct store *store, int index, const void *plain) {
     int params = store->layout->param_count, array = index < params ? ARRAY_PARAM : ARRAY_BUFFER;
-    if (!store_holds(tensor_at(store->layout, index))) return STATUS_OK;
+    if (!state_holds(tensor_at(store->layout, index))) return STATUS_OK;
     return store_put(store, state_array(store->layout, (enum array_kind)array, 0),
                      index < params ? index : index - params, plain);
 }

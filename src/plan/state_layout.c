@@ -286,7 +286,7 @@ static bool holds_first(const struct state_layout *layout, int array,
 
 bool state_writes(const struct state_layout *layout, int array, const struct state_item *item,
                   bool first_replica) {
-    if (!store_answers(item)) return false;
+    if (!state_answers(item)) return false;
     return state_is_sliced(layout, array) ? holds_first(layout, array, item) : first_replica;
 }
 

@@ -95,7 +95,7 @@ static enum status get_task(struct local_rank *rank, void *context) {
     const struct state_layout *layout = store->layout;
     const struct state_item *item =
         wanted->param ? &layout->params[wanted->item] : &layout->buffers[wanted->item];
-    bool answers = is_first_replica(rank) && store_answers(item),
+    bool answers = is_first_replica(rank) && state_answers(item),
          sliced = wanted->param && rank->session->job.plan->config.sliced & SLICED_PARAMS;
     struct tensor_ref own = *wanted;
     TRY(engine_settle(rank->session->engine));
@@ -118,7 +118,7 @@ static enum status set_task(struct local_rank *rank, void *context) {
     const struct state_layout *layout = store->layout;
     enum array_kind kind = given->param ? ARRAY_PARAM : ARRAY_BUFFER;
     TRY(engine_settle(rank->session->engine));
-    if (!store_holds(given->param ? &layout->params[given->item] : &layout->buffers[given->item]))
+    if (!state_holds(given->param ? &layout->params[given->item] : &layout->buffers[given->item]))
         return STATUS_OK; /* another stage has it */
     return store_put(store, state_array(store->layout, kind, 0), given->item, given->values);
 }
