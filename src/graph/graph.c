@@ -60,6 +60,15 @@ size_t graph_scratch_bytes(const struct graph *graph, int begin, int end) {
     return most;
 }
 
+size_t graph_packed_bytes(const struct graph *graph, int begin, int end) {
+    size_t most = 0;
+    for (int i = begin; i < end; i++) {
+        const struct kernel *kernel = graph->nodes[i].kernel;
+        if (kernel && kernel->packed_bytes > most) most = kernel->packed_bytes;
+    }
+    return most;
+}
+
 struct graph_exchanges graph_exchanges(const struct graph *graph, enum phase phase) {
     struct graph_exchanges sum = {0};
     for (int i = 0; i < graph->node_count; i++) {

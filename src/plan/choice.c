@@ -208,7 +208,8 @@ static size_t scratch_bytes(const struct trial *trial, int stage) {
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
         struct node_range nodes =
             ranges_find(&trial->ranges, stage, SEGMENT_ALL, (enum phase)phase);
-        size_t bytes = graph_scratch_bytes(trial->input->graph, nodes.begin, nodes.end);
+        size_t bytes = graph_scratch_bytes(trial->input->graph, nodes.begin, nodes.end) +
+                       graph_packed_bytes(trial->input->graph, nodes.begin, nodes.end);
         if (bytes > most) most = bytes;
     }
     return most;

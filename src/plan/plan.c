@@ -333,7 +333,8 @@ static enum status plan_other_graphs(struct plan *plan) {
     return is_short ? add_micro(plan, own_rest, false) : STATUS_OK;
 }
 
-static size_t scratch_bytes(const struct plan *plan) {
+static size_t most_of_kernels(const struct plan *plan,
+                              size_t (*bytes)(const struct graph *, int begin, int end)) {
     size_t most = 0;
     for (int i = 0; i < plan->micro_count * plan->chunk_count * PHASE_COUNT; i++) {
         const struct micro_plan *micro = &plan->micro[i / PHASE_COUNT / plan->chunk_count];
@@ -341,7 +342,7 @@ static size_t scratch_bytes(const struct plan *plan) {
         int stage = plan->chunk[i / PHASE_COUNT % plan->chunk_count].stage;
         struct node_range nodes =
             ranges_find(&micro->ranges, stage, SEGMENT_ALL, (enum phase)(i % PHASE_COUNT));
-        most = larger(most, graph_scratch_bytes(micro->graph, nodes.begin, nodes.end));
+        most = larger(most, bytes(micro->graph, nodes.begin, nodes.end));
     }
     return most;
 }
@@ -382,7 +383,8 @@ static void plan_estimate(struct plan *plan) {
     estimate->gathered = state_kind_bytes(plan->store, ARRAY_PARAM_WINDOW);
     estimate->state = state_kind_bytes(plan->store, ARRAY_STATE);
     estimate->buffers = state_kind_bytes(plan->store, ARRAY_BUFFER);
-    estimate->scratch = scratch_bytes(plan);
+    estimate->scratch = most_of_kernels(plan, graph_scratch_bytes);
+    estimate->packed = most_of_kernels(plan, graph_packed_bytes);
     if (has_stage(plan))
         estimate->loader =
             (plan->config.forward ? 0 : loader_bytes(plan->config.dataset, &plan->train_loader)) +

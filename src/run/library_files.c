@@ -179,8 +179,8 @@ int stretto_load(struct stretto_run *run, const char *path) {
     struct entry entry;
     enum status status;
     if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
-    status = path ? local_ranks_try(run->ranks, load_task, (void *)(uintptr_t)path)
-                  : fail(STATUS_USAGE, "no file was named");
+    status = path && *path ? local_ranks_try(run->ranks, load_task, (void *)(uintptr_t)path)
+                           : fail(STATUS_USAGE, "stretto_load: no file was named");
     return library_leave(&entry, status);
 }
 
@@ -362,8 +362,8 @@ int stretto_resume(struct stretto_run *run, const char *folder) {
     struct checkpoint_call call = call_of(run, folder);
     status = library_trains(run, "stretto_resume");
     if (status == STATUS_OK)
-        status = folder ? local_ranks_try(run->ranks, resume_task, &call)
-                        : fail(STATUS_USAGE, "no folder was named");
+        status = folder && *folder ? local_ranks_try(run->ranks, resume_task, &call)
+                                   : fail(STATUS_USAGE, "stretto_resume: no folder was named");
     if (status == STATUS_OK && call.found) keep_folder(run, folder);
     int code = library_leave(&entry, status);
     return code == 0 && !call.found ? STRETTO_END : code;
