@@ -5,7 +5,6 @@
 #define BASE_MEM_H
 
 #include <stddef.h>
-#include <stdint.h>
 
 #include "base/status.h"
 

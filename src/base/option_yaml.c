@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/option_word.h"
 #include "base/text.h"
 #include "base/yaml.h"

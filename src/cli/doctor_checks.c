@@ -21,7 +21,6 @@
 #include "backend/host.h"
 #include "base/log.h"
 #include "base/machine.h"
-#include "base/mem.h"
 #include "base/text.h"
 #include "comm/comm.h"
 #include "control/seal.h"

@@ -1,7 +1,6 @@
 /* `stretto eval`: how good what was trained is, on a data set. The passes are those of the
  * evaluations in training, so are the numbers. */
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 

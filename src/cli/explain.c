@@ -7,7 +7,6 @@
 #include "cli/cli.h"
 #include "run/outputs.h"
 #include "run/resume.h"
-#include "run/run_folder.h"
 #include "run/session.h"
 #include "run/start.h"
 #include "view/fit.h"

@@ -1,6 +1,5 @@
 /* `stretto simulate`: what a run would take, without the ranks it is for. The program of all ranks
  * is made and verified as for a run, then run in virtual time. */
-#include <stdlib.h>
 
 #include "base/json.h"
 #include "base/log.h"

@@ -2,7 +2,6 @@
  * is a byte, so that any text in any language has a vocabulary of 256 and nothing is lost. Without
  * a text to test on, the last tenth is taken for it. */
 #include <errno.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -39,7 +39,6 @@
 #include "base/thread.h"
 #include "control/rendezvous_record.h"
 #include "control/secret.h"
-#include "control/socket.h"
 
 enum { POLL_MS = 25, TOUCH_MS = 1000, REQUEST_MS = 100 };
 static const double lock_limit_s = 3; /* for members of a job that is just ending */

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "cost/key.h"
 
 const struct costs cost_rules = {0};

@@ -1,6 +1,5 @@
 /* npy:DIR[,key=value,...]: people's own arrays in NumPy's files: one .npy file an array in a
  * folder, or one .npz archive, which is named itself or is the only one in the folder. */
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,6 @@
  * reduce-scatter of the bucket (comm_slice). Tensors that lie in one slice need no copy. */
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "base/mem.h"
 #include "exec/handlers.h"
 #include "exec/saving.h"

@@ -6,7 +6,6 @@
  * PART.safetensors; where several do, files are numbered and an index names the one of each
  * tensor, as Hugging Face does it. */
 #include <stdlib.h>
-#include <string.h>
 
 #include <jansson.h>
 

@@ -8,7 +8,6 @@
  * that pair stays two: the function is applied to what was rounded. */
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "graph/edit.h"
 
 /* What the two are together, and the activation of that. False where they are not fused. */

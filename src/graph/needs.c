@@ -2,7 +2,6 @@
 #include "graph/needs.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Which values the nodes of a stage read, views counted for their root. */
 static bool *find_read(const struct ranges *ranges, int stage) {

@@ -8,7 +8,6 @@
 #include "graph/range.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 

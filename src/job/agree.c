@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/log.h"
 #include "job/paths.h"
 
 enum { PROGRAM_LIMIT = 512 << 20, CONFIG_LIMIT = 1 << 20 };

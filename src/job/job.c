@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/option_registry.h"
-#include "base/text.h"
 #include "exec/weights.h"
 #include "launch/cores.h"
 #include "launch/openmp.h"

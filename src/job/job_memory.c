@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/machine.h"
 #include "base/text.h"
 #include "job/events.h"
 #include "job/job.h"

@@ -9,7 +9,6 @@
 
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "base/mem.h"
 #include "comm/channel.h"
 #include "graph/memory.h"

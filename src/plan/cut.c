@@ -4,8 +4,6 @@
 
 #include <stdlib.h>
 
-#include "base/mem.h"
-
 /* Of a profile alone: other costs are estimates. The caller frees them. NULL: not known. */
 static double *times_of(const struct plan *plan) {
     const struct run_config *config = &plan->config;

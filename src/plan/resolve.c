@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/option_registry.h"
-#include "base/text.h"
 #include "data/loader.h"
 #include "plan/strategy.h"
 #include "program/auto.h"

@@ -4,9 +4,7 @@
 #include "program/replay.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/log.h"
 #include "base/mem.h"
 
 enum { NOT_YET = -1 };

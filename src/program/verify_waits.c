@@ -6,7 +6,6 @@
  * proportion to the instructions. Rejected: looking at all ranks in turn until none moves, which
  * takes ranks x micro-batches turns of all ranks. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/mem.h"

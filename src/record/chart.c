@@ -1,7 +1,6 @@
 /* Charts: first the axes from all lines, then grid, curves and hover boxes. */
 #include "record/chart.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "record/html.h"
 
 static const double SMALLEST = 0.005; /* of the step */
 static const double MOSTLY = 0.6;     /* share from which a row is named */

@@ -7,10 +7,8 @@
 #include "record/draw_parts.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 
-#include "base/mem.h"
 #include "record/draw.h"
 
 /* The most that a script's numbers hold exactly. */

@@ -4,9 +4,7 @@
 #include "record/draw.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "record/draw_parts.h"
 #include "record/html.h"

@@ -7,7 +7,6 @@
 
 #include "base/mem.h"
 #include "record/difference.h"
-#include "record/html.h"
 
 const double draw_lightest = 0.48;
 

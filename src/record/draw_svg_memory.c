@@ -5,8 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "record/html.h"
-
 static const double PANEL = 92, ABOVE = 34;
 
 struct curve {

@@ -7,9 +7,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include "record/html.h"
 
 static const double NARROW = 0.5, SIDE_SHARE = 0.24, DIGIT = 6.6;
 enum { MANY = 100, LABEL_CHARS = 34, TITLES_MOST = 4000, ARROW_ROWS = 32, ARROWS_MOST = 800 };

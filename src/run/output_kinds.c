@@ -7,7 +7,6 @@
 #include <jansson.h>
 
 #include "base/file.h"
-#include "base/mem.h"
 #include "run/outputs.h"
 
 enum { HEAD_BYTES = 4096 };

@@ -6,7 +6,6 @@
 #include "run/profiling.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"

@@ -9,23 +9,17 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/log.h"
-#include "base/machine.h"
 #include "base/mem.h"
-#include "base/text.h"
-#include "comm/share.h"
 #include "exec/stop.h"
 #include "launch/cores.h"
 #include "launch/network.h"
 #include "launch/rendezvous.h"
 #include "plan/graphs.h"
 #include "plan/resolve.h"
-#include "run/judge.h"
 #include "run/refusal.h"
 #include "run/run_folder.h"
 #include "run/session.h"
-#include "view/explain.h"
 
 /* --- the data plane's view of the control plane --- */
 static enum status link_put(void *context, const char *key, const void *value, size_t bytes) {

@@ -16,7 +16,6 @@
 #include "base/shown.h"
 #include "exec/stop.h"
 #include "job/events.h"
-#include "run/run_folder.h"
 #include "run/traces.h"
 
 enum { WATCH_MAX_TIMED = 4096 };

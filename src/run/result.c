@@ -1,23 +1,17 @@
 /* What a run comes to: summary.json, the table on the screen, the report. */
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include <jansson.h>
 
-#include "base/clock.h"
 #include "base/display.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "base/machine.h"
 #include "base/text.h"
 #include "record/range_test.h"
 #include "record/report.h"
 #include "run/missed.h"
 #include "run/peak.h"
-#include "run/run_folder.h"
 #include "run/session.h"
 #include "stretto.h"
 

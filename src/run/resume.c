@@ -15,7 +15,6 @@
 #include "launch/identity.h"
 #include "plan/resolve.h"
 #include "run/option_files.h"
-#include "run/run_folder.h"
 
 enum status resume_apply_given(const struct options *given, struct options *out) {
     for (int id = 0; id < OPTION_COUNT; id++) {

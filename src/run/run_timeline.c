@@ -2,10 +2,8 @@
  * timeline: the run itself is not at fault. */
 #include "run/run_timeline.h"
 
-#include <math.h>
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "base/mem.h"
 #include "view/drawing.h"
 

@@ -1,18 +1,14 @@
 /* See session.h. */
-#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/display.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "data/outline.h"
-#include "exec/stop.h"
 #include "job/paths.h"
 #include "launch/waiting.h"
 #include "model/pretrained.h"

@@ -3,7 +3,6 @@
 #include "run/start.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/text.h"

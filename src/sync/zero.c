@@ -17,7 +17,6 @@
 
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "base/mem.h"
 
 enum { WINDOWS = 2 }; /* one that backward writes, one that is scattered meanwhile */

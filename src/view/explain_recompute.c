@@ -3,12 +3,10 @@
 #include "view/explain_recompute.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/mem.h"
 #include "base/text.h"
 #include "plan/resolve.h"
-#include "program/pipeline.h"
 
 static enum status look_at(const struct plan *plan, const struct view_forecast *outlook,
                            int positions, struct recompute_mode *mode) {

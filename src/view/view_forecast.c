@@ -2,11 +2,9 @@
 #include "view/view_forecast.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/text.h"
 #include "view/fit.h"
 
