@@ -53,6 +53,13 @@ void *mem_grow(void *array, size_t *capacity, size_t need, size_t element_bytes)
     return grown;
 }
 
+/* Pointers of any type come here: copied, not read as a void *. */
+void mem_free_scoped(void *pointer) {
+    void *memory;
+    memcpy(&memory, pointer, sizeof memory);
+    free(memory);
+}
+
 char *mem_text(const char *text) {
     size_t length = strlen(text) + 1;
     return memcpy(mem_new(length), text, length);
