@@ -2,7 +2,6 @@
 #include "exec/engine.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"

@@ -1,5 +1,4 @@
 /* Running the nodes of a graph, and reading what a forward pass counted. */
-#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/log.h"
