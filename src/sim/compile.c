@@ -103,7 +103,7 @@ static void await_touched(struct compiler *compiler, const struct instr *instr) 
     }
 }
 
-/* Of two buffers the first keeps it. */
+/* An operation on two buffers is kept at the first. */
 static int post(struct compiler *compiler, const struct instr *instr, int at) {
     struct posted_on on = {{here(compiler), 0}, 1};
     if (instr_row(instr)->meets != MEETS_CALL) on = resource_posted(&compiler->map, instr);
@@ -303,13 +303,12 @@ static void compile_body(struct compiler *compiler, const struct instr_list *bod
 static void list_left(struct compiler *compiler) {
     struct sim_kind *out = compiler->out;
     size_t bytes = (size_t)buffer_count(compiler) * sizeof *compiler->posted;
-    int *posted = mem_new(bytes);
+    SCOPED_FREE int *posted = mem_new(bytes);
     memcpy(posted, compiler->posted, bytes);
     out->left_first = compiler->await_count;
     for (int b = 0; b < buffer_count(compiler); b++) await_buffer(compiler, b);
     out->left_count = compiler->await_count - out->left_first;
     memcpy(compiler->posted, posted, bytes);
-    free(posted);
 }
 
 /* A second time, where the first has left something, as it begins with that under way. */
