@@ -2,7 +2,6 @@
 #include "record/chart.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "record/html.h"
 

@@ -2,7 +2,6 @@
 #include "record/draw_parts.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -119,9 +118,8 @@ char **draw_sentences(const struct timeline *timeline, size_t *count) {
         sentences[(*count)++] = mem_text(timeline->sentence[i]);
     if (!timeline_has(timeline, TIMELINE_PREDICTED) || !timeline_has(timeline, TIMELINE_MEASURED))
         return sentences;
-    struct difference difference = difference_of(timeline);
+    SCOPED(difference_free) struct difference difference = difference_of(timeline);
     *count += (size_t)difference_sentences(timeline, &difference, sentences + *count);
-    difference_free(&difference);
     return sentences;
 }
 
