@@ -112,9 +112,8 @@ static void print_costs(const struct view_forecast *outlook, FILE *out) {
     if (outlook->costs.units && !outlook->forecast.units) {
         row(out, "costs", "given: waits of %s; all else takes no time", options->delay);
     } else if (outlook->costs.units) {
-        char *text = cost_units_text(outlook->costs.units);
+        SCOPED_FREE char *text = cost_units_text(outlook->costs.units);
         row(out, "costs", "given: %s; groups meet without cost, MEET takes c", text);
-        free(text);
     } else if (outlook->costs.section) {
         row(out, "costs", "measured: %s", options->profile);
     } else if (outlook->costs.cluster) {
@@ -157,16 +156,15 @@ static char *clip_text(const struct view_forecast *outlook) {
 
 static void print_clip(const struct view_forecast *outlook, int columns, FILE *out) {
     if (!outlook->clip_waits) return;
-    char *words = clip_text(outlook);
+    SCOPED_FREE char *words = clip_text(outlook);
     text_entry(out, "clipping", columns, words);
-    free(words);
 }
 
 void view_forecast_print_row(const struct view_forecast *outlook, FILE *out) {
     enum { NAME_COLUMNS = 11 };
     const struct forecast *forecast = &outlook->forecast;
     char step[TEXT_BYTES], low[TEXT_BYTES], high[TEXT_BYTES];
-    char *range = NULL, *idle = NULL;
+    SCOPED_FREE char *range = NULL, *idle = NULL;
     if (forecast->low < forecast->high)
         range = mem_format(" (90%% sure: %s to %s)", time_text(outlook, forecast->low, low),
                            time_text(outlook, forecast->high, high));
@@ -174,20 +172,17 @@ void view_forecast_print_row(const struct view_forecast *outlook, FILE *out) {
         idle = mem_format(", with a bubble of %.1f%%: time in which a rank runs no forward or "
                           "backward pass",
                           100 * forecast->result.bubble);
-    char *words = mem_format("forecast of a step: %s%s%s; more: stretto simulate",
-                             time_text(outlook, forecast->result.step, step), range ? range : "",
-                             idle ? idle : "");
+    SCOPED_FREE char *words = mem_format("forecast of a step: %s%s%s; more: stretto simulate",
+                                         time_text(outlook, forecast->result.step, step),
+                                         range ? range : "", idle ? idle : "");
     text_entry(out, "time", NAME_COLUMNS, words);
     print_clip(outlook, NAME_COLUMNS, out);
-    free(range);
-    free(idle);
-    free(words);
 }
 
 char *view_forecast_path_text(const struct view_forecast *outlook) {
     enum { SHOWN = 4 };
     int count;
-    struct path_part *part = critical_path(outlook, &count);
+    SCOPED_FREE struct path_part *part = critical_path(outlook, &count);
     char *words = mem_text(count ? "what the step waits for: " : "not kept: too many instructions");
     double rest = 100;
     for (int i = 0; i <= count && i <= SHOWN; i++) {
@@ -200,14 +195,12 @@ char *view_forecast_path_text(const struct view_forecast *outlook) {
         free(words);
         words = longer;
     }
-    free(part);
     return words;
 }
 
 static void print_path(const struct view_forecast *outlook, FILE *out) {
-    char *words = view_forecast_path_text(outlook);
+    SCOPED_FREE char *words = view_forecast_path_text(outlook);
     row(out, "path", "%s", words);
-    free(words);
 }
 
 static int64_t peak_bytes(const struct view_forecast *outlook, int rank) {
@@ -312,13 +305,12 @@ static json_t *ranks_json(const struct view_forecast *outlook) {
 static json_t *path_json(const struct view_forecast *outlook) {
     json_t *list = json_array();
     int count;
-    struct path_part *part = critical_path(outlook, &count);
+    SCOPED_FREE struct path_part *part = critical_path(outlook, &count);
     for (int i = 0; i < count; i++)
         json_array_append_new(list, json_pack("{s:i, s:s, s:b, s:f}", "rank",
                                               outlook->forecast.result.rank[part[i].run].rank,
                                               "instruction", instr_rows[part[i].op].name,
                                               "transfer", part[i].transfer, "time", part[i].time));
-    free(part);
     return list;
 }
 
