@@ -31,13 +31,11 @@ static void print(const struct view_forecast *outlook) {
 /* The plan with its forecast: a row, or all of it where an option asks for one. */
 static enum status print_with_outlook(const struct job *job) {
     const struct options *options = &job->options;
-    struct view_forecast outlook;
+    SCOPED(view_forecast_close) struct view_forecast outlook = {0};
     TRY(view_forecast_open(job, false, &outlook));
     print(&outlook);
-    enum status status = STATUS_OK;
-    if (option_is_given(options, OPTION_draw)) status = view_forecast_draw(&outlook, options->draw);
-    view_forecast_close(&outlook);
-    return status;
+    if (option_is_given(options, OPTION_draw)) TRY(view_forecast_draw(&outlook, options->draw));
+    return STATUS_OK;
 }
 
 /* Whether train could resume: is there a whole checkpoint, of a run that this one may go on with.
@@ -63,20 +61,18 @@ static enum status check_checkpoint(const struct job *job) {
 
 /* The plan, then whether train would take it here. */
 static enum status explain_with(const struct options *options) {
-    struct job job;
+    SCOPED(job_close) struct job job = {0};
     struct start start;
     TRY(start_find(options, &start));
     if (start_keeps_run(&start)) TRY(outputs_check(options));
     TRY(job_open(options, &start.info, &job));
-    enum status status = print_with_outlook(&job);
-    if (status == STATUS_OK) status = start_check(&start, &job);
-    if (status == STATUS_OK) start_advise(&job);
-    if (status == STATUS_OK && options->resume && start_keeps_run(&start))
-        status = check_checkpoint(&job);
-    if (status == STATUS_OK && option_is_set(options, OPTION_save_program))
-        status = explain_save_program(job.plan, options->save_program);
-    job_close(&job);
-    return status;
+    TRY(print_with_outlook(&job));
+    TRY(start_check(&start, &job));
+    start_advise(&job);
+    if (options->resume && start_keeps_run(&start)) TRY(check_checkpoint(&job));
+    if (option_is_set(options, OPTION_save_program))
+        TRY(explain_save_program(job.plan, options->save_program));
+    return STATUS_OK;
 }
 
 enum status explain_run(const struct options *options) {

@@ -36,19 +36,14 @@ static enum status show(const struct view_forecast *outlook, const struct option
 
 static enum status simulate_with(const struct options *options) {
     struct rank_info info = info_of(options);
-    struct job job;
-    struct view_forecast outlook;
+    SCOPED(job_close) struct job job = {0};
+    SCOPED(view_forecast_close) struct view_forecast outlook = {0};
+    struct job_fit fit;
     TRY(outputs_check(options));
     TRY(job_open(options, &info, &job));
-    enum status status = view_forecast_open(&job, false, &outlook);
-    if (status == STATUS_OK) {
-        status = show(&outlook, options);
-        view_forecast_close(&outlook);
-    }
-    struct job_fit fit;
-    if (status == STATUS_OK && job_fit(&job, &fit)) status = job_check_memory(&job);
-    job_close(&job);
-    return status;
+    TRY(view_forecast_open(&job, false, &outlook));
+    TRY(show(&outlook, options));
+    return job_fit(&job, &fit) ? job_check_memory(&job) : STATUS_OK;
 }
 
 enum status simulate_run(const struct options *options) {

@@ -2,8 +2,6 @@
  * refused leaves no folder behind. */
 #include "run/start.h"
 
-#include <stdlib.h>
-
 #include "base/log.h"
 #include "base/text.h"
 #include "exec/checkpoint.h"
