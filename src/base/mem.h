@@ -26,7 +26,7 @@ char *mem_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * SCOPED(x_free) calls x_free(&variable), and SCOPED_FREE gives its memory back with free(). The
  * variable needs an initialiser; whoever hands on what it holds leaves NULL or zeros in it. It
  * counts for every variable of the declaration. */
-#define SCOPED(end) __attribute__((cleanup(end)))
+#define SCOPED(end) __attribute__((cleanup(end), unused))
 #define SCOPED_FREE SCOPED(mem_free_scoped)
 void mem_free_scoped(void *pointer);
 
