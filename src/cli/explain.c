@@ -7,7 +7,6 @@
 #include "cli/cli.h"
 #include "run/outputs.h"
 #include "run/resume.h"
-#include "run/run_folder.h"
 #include "run/session.h"
 #include "run/start.h"
 #include "view/fit.h"
@@ -32,13 +31,11 @@ static void print(const struct view_forecast *view) {
 /* The plan with its forecast: a row, or all of it where an option asks for one. */
 static enum status print_with_forecast(const struct job *job) {
     const struct options *options = &job->options;
-    struct view_forecast view;
+    SCOPED(view_forecast_close) struct view_forecast view = {0};
     TRY(view_forecast_open(job, false, &view));
     print(&view);
-    enum status status = STATUS_OK;
-    if (option_is_given(options, OPTION_draw)) status = view_forecast_draw(&view, options->draw);
-    view_forecast_close(&view);
-    return status;
+    if (option_is_given(options, OPTION_draw)) TRY(view_forecast_draw(&view, options->draw));
+    return STATUS_OK;
 }
 
 /* Whether train could resume: is there a whole checkpoint, of a run that this one may go on with.
@@ -64,20 +61,18 @@ static enum status check_checkpoint(const struct job *job) {
 
 /* The plan, then whether train would take it here. */
 static enum status explain_with(const struct options *options) {
-    struct job job;
+    SCOPED(job_close) struct job job = {0};
     struct start start;
     TRY(start_find(options, &start));
     if (start_keeps_run(&start)) TRY(outputs_check(options));
     TRY(job_open(options, &start.info, &job));
-    enum status status = print_with_forecast(&job);
-    if (status == STATUS_OK) status = start_check(&start, &job);
-    if (status == STATUS_OK) start_advise(&job);
-    if (status == STATUS_OK && options->resume && start_keeps_run(&start))
-        status = check_checkpoint(&job);
-    if (status == STATUS_OK && option_is_set(options, OPTION_save_program))
-        status = explain_save_program(job.plan, options->save_program);
-    job_close(&job);
-    return status;
+    TRY(print_with_forecast(&job));
+    TRY(start_check(&start, &job));
+    start_advise(&job);
+    if (options->resume && start_keeps_run(&start)) TRY(check_checkpoint(&job));
+    if (option_is_set(options, OPTION_save_program))
+        TRY(explain_save_program(job.plan, options->save_program));
+    return STATUS_OK;
 }
 
 enum status explain_run(const struct options *options) {

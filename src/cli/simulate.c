@@ -1,6 +1,5 @@
 /* `stretto simulate`: what a run would take, without the ranks it is for. The program of all ranks
  * is made and verified as for a run, then run in virtual time. */
-#include <stdlib.h>
 
 #include "base/json.h"
 #include "base/log.h"
@@ -37,19 +36,14 @@ static enum status show(const struct view_forecast *view, const struct options *
 
 static enum status simulate_with(const struct options *options) {
     struct rank_info info = info_of(options);
-    struct job job;
-    struct view_forecast view;
+    SCOPED(job_close) struct job job = {0};
+    SCOPED(view_forecast_close) struct view_forecast view = {0};
+    struct job_fit fit;
     TRY(outputs_check(options));
     TRY(job_open(options, &info, &job));
-    enum status status = view_forecast_open(&job, false, &view);
-    if (status == STATUS_OK) {
-        status = show(&view, options);
-        view_forecast_close(&view);
-    }
-    struct job_fit fit;
-    if (status == STATUS_OK && job_fit(&job, &fit)) status = job_check_memory(&job);
-    job_close(&job);
-    return status;
+    TRY(view_forecast_open(&job, false, &view));
+    TRY(show(&view, options));
+    return job_fit(&job, &fit) ? job_check_memory(&job) : STATUS_OK;
 }
 
 enum status simulate_run(const struct options *options) {

@@ -146,7 +146,6 @@ enum status p2p_new(const struct comm_ops *ops, const struct comm_config *config
 enum status p2p_open(const struct comm_ops *ops, const struct p2p_transport_ops *transport,
                      const struct comm_config *config, struct comm **out);
 size_t p2p_overhead_bytes(const struct p2p_transport_ops *transport, int members);
-int64_t p2p_piece(int members);
 /* Local. STATUS_PEER when the rank waited for has been gone for so long that no one else will say
  * it; rank -1: nobody. */
 enum status p2p_check_gone(struct p2p *p2p, int rank);

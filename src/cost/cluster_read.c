@@ -467,9 +467,7 @@ enum status cluster_parse(const char *name, const void *text, size_t bytes, stru
 }
 
 enum status cluster_read(const char *path, struct cluster *out) {
-    struct bytes text;
+    SCOPED(bytes_free) struct bytes text = {0};
     TRY(file_read(path, CLUSTER_BYTES_MAX, &text));
-    enum status status = cluster_parse(path, text.data, text.count, out);
-    bytes_free(&text);
-    return status;
+    return cluster_parse(path, text.data, text.count, out);
 }

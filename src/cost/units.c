@@ -2,7 +2,6 @@
 #include "cost/units.h"
 
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

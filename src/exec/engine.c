@@ -2,12 +2,10 @@
 #include "exec/engine.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "exec/state.h"
 #include "exec/tally.h"
 

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
-
 struct graph *graph_new(int64_t batch, bool training) {
     struct graph *graph = MEM_NEW(struct graph);
     graph->batch = batch;

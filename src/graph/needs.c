@@ -2,7 +2,6 @@
 #include "graph/needs.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Which values the nodes of a stage read, views counted for their root. */
 static bool *find_read(const struct ranges *ranges, int stage) {
@@ -35,7 +34,7 @@ struct needs needs_of(const struct ranges *ranges, int stage) {
                           .buffers = MEM_ARRAY(int, graph->buffer_count + 1),
                           .inputs = MEM_ARRAY(int, graph->input_count + 1),
                           .losses = MEM_ARRAY(int, graph->loss_count + 1)};
-    bool *read = find_read(ranges, stage);
+    SCOPED_FREE bool *read = find_read(ranges, stage);
     for (int p = 0; p < graph->param_count; p++)
         if (read[graph->params[p].value])
             needs.params[needs.param_count++] = param_need(ranges, stage, p);
@@ -48,7 +47,6 @@ struct needs needs_of(const struct ranges *ranges, int stage) {
         if (ranges_stage(ranges, &graph->nodes[maker]) == stage)
             needs.losses[needs.loss_count++] = i;
     }
-    free(read);
     return needs;
 }
 

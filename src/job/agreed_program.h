@@ -3,7 +3,6 @@
 #define JOB_AGREED_PROGRAM_H
 
 #include "base/option.h"
-#include "plan/choice.h"
 #include "plan/plan_auto.h"
 
 /* Local, blocking. The text of the program that the run in --out was with, for one that is resumed

@@ -9,12 +9,11 @@
  * NULL: not known. */
 static double *times_of(const struct plan *plan) {
     const struct run_config *config = &plan->config;
-    struct cost_table table;
+    SCOPED(cost_table_free) struct cost_table table = {0};
     if (config->balance != BALANCE_TIME || !config->costs->section) return NULL;
     cost_table_new(config->costs, plan->micro[0].graph, &table);
     double *ns = table.ns;
     table.ns = NULL;
-    cost_table_free(&table);
     return ns;
 }
 

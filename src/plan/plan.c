@@ -250,14 +250,12 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
 
 /* The short last step, where the run has one and a given program leaves it out. */
 static enum status add_last(struct plan *plan, const char *name) {
-    struct program *last = NULL;
+    SCOPED(program_free) struct program *last = NULL;
     if (!plan->last_samples == !program_has_last(plan->program)) return STATUS_OK;
-    enum status status =
-        plan->last_samples ? build_program(plan, plan->last_samples, &last) : STATUS_OK;
-    if (status == STATUS_OK && last) status = given_check_last(plan, last, name);
-    if (status == STATUS_OK) program_set_last(plan->program, last);
-    program_free(&last);
-    return status;
+    TRY(plan->last_samples ? build_program(plan, plan->last_samples, &last) : STATUS_OK);
+    if (last) TRY(given_check_last(plan, last, name));
+    program_set_last(plan->program, last);
+    return STATUS_OK;
 }
 
 /* The most that any list needs. */
@@ -349,13 +347,12 @@ static size_t most_of_kernels(const struct plan *plan,
 
 static void want_inputs(const struct plan *plan, const struct micro_plan *micro, int stage,
                         uint32_t *wanted) {
-    struct needs needs = needs_of(&micro->ranges, stage);
+    SCOPED(needs_free) struct needs needs = needs_of(&micro->ranges, stage);
     for (int i = 0; i < needs.input_count; i++) {
         int value = micro->graph->inputs[needs.inputs[i]];
         int field = dataset_field(plan->config.dataset, micro->graph->values[value].name);
         if (field >= 0) *wanted |= 1u << field;
     }
-    needs_free(&needs);
 }
 
 /* Labels go out with the output: those of a sample that could not be read say so. */

@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/option_registry.h"
-#include "base/text.h"
 #include "data/loader.h"
 #include "plan/strategy.h"
 #include "program/auto.h"
@@ -179,15 +178,11 @@ static bool is_given(const struct options *options, const char *name) {
 /* Whether the user asks for anything by it: a run that is resumed has every option in its
  * config.yml, where defaults ask for nothing. */
 static bool asks(const struct options *options, enum option_id id) {
-    struct options untouched;
+    SCOPED(options_free) struct options untouched = {0};
     if (!option_is_given(options, id)) return false;
     options_init(options->command, &untouched);
-    char *text = option_text(options, id), *usual = option_text(&untouched, id);
-    bool other = strcmp(text, usual) != 0;
-    free(text);
-    free(usual);
-    options_free(&untouched);
-    return other;
+    SCOPED_FREE char *text = option_text(options, id), *usual = option_text(&untouched, id);
+    return strcmp(text, usual) != 0;
 }
 
 static bool acts_with(const struct sync_policy *policy, enum option_id id) {

@@ -1,6 +1,5 @@
 /* Which stage and replica each rank has: ranks = stages x replicas, any two give the third. A
  * schedule with a driver has one pipeline, and a rank more. */
-#include <string.h>
 
 #include "base/log.h"
 #include "base/text.h"

@@ -2,7 +2,6 @@
 #include "plan/state_layout.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/mem.h"

@@ -267,7 +267,7 @@ static bool all_fit(const struct greedy *g) {
 }
 
 bool greedy_build(const struct auto_input *input, int switches, struct pipeline_order *orders) {
-    struct greedy g = greedy_new(input, switches, orders);
+    SCOPED(greedy_free) struct greedy g = greedy_new(input, switches, orders);
     bool possible = all_fit(&g);
     if (possible) push(&g, 0, 0);
     while (g.heap_count > 0) {
@@ -279,6 +279,5 @@ bool greedy_build(const struct auto_input *input, int switches, struct pipeline_
     for (int s = 0; possible && s < g.stages; s++)
         CHECK(g.stage[s].weights == g.micros, "greedy: stage %d did %d of %d", s,
               g.stage[s].weights, g.micros);
-    greedy_free(&g);
     return possible;
 }

@@ -4,9 +4,7 @@
 #include "program/replay.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/log.h"
 #include "base/mem.h"
 
 enum { NOT_YET = -1 };
@@ -167,7 +165,7 @@ static struct replay_times times_of(const struct run *run) {
 }
 
 bool replay_run(const struct replay *replay, struct replay_times *times, struct replay_stop *stop) {
-    struct run run = run_new(replay);
+    SCOPED(run_free) struct run run = run_new(replay);
     while (run.ready_count > 0) {
         int position = run.ready[--run.ready_count];
         run.listed[position] = false;
@@ -179,7 +177,6 @@ bool replay_run(const struct replay *replay, struct replay_times *times, struct 
     bool done = stuck == replay->shape->positions;
     if (done && times) *times = times_of(&run);
     if (!done && stop) *stop = (struct replay_stop){stuck, run.next[stuck]};
-    run_free(&run);
     return done;
 }
 

@@ -25,8 +25,6 @@ enum { VERIFY_BUCKET_BYTES = 64 };
 const char *verify_bucket_name(const struct walk *walk, int index, char text[VERIFY_BUCKET_BYTES]);
 bool verify_first_stage(const struct walk *walk);
 bool verify_last_stage(const struct walk *walk);
-/* Local. Does the rank hold the model's last stage? */
-bool verify_has_last_stage(const struct walk *walk);
 /* Local. Are the members of a declared group those of a family? Without a group (INSTR_ALL) it is
  * the rank alone. */
 bool verify_group_is(const struct program *program, int group, enum group_family family);

@@ -2,10 +2,8 @@
 #include "run/local_ranks.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/mem.h"
 
 /* --- tasks --- */

@@ -16,7 +16,6 @@
 #include "base/shown.h"
 #include "exec/stop.h"
 #include "job/events.h"
-#include "run/run_folder.h"
 #include "run/traces.h"
 
 enum { RECORDER_MAX_TIMED = 4096 };
@@ -392,13 +391,12 @@ void recorder_summary(const struct recorder *recorder, struct summary *summary) 
 
 /* Without a name: nothing of it is left, whatever ends the run. */
 static void open_spool(struct recorder *recorder) {
-    char *path = mem_format("%s/trace.json.tmp.%d", recorder->folder, (int)getpid());
+    SCOPED_FREE char *path = mem_format("%s/trace.json.tmp.%d", recorder->folder, (int)getpid());
     recorder->spool = fopen(path, "w+be");
     if (!recorder->spool)
         fail(STATUS_DATA, "%s: cannot write: %s", path, strerror(errno));
     else
         unlink(path);
-    free(path);
 }
 
 enum status recorder_gather(struct recorder *recorder, struct comm *comm) {
@@ -413,12 +411,9 @@ enum status recorder_gather(struct recorder *recorder, struct comm *comm) {
 
 /* Ranks whose traces could not be gathered leave this one's. */
 static enum status write_traces(const struct recorder *recorder) {
-    char *path = folder_path(recorder->folder, "trace.json");
-    enum status status = recorder->traces
-                             ? trace_write(path, recorder->traces, recorder->trace_count)
-                             : trace_write(path, &recorder->trace, 1);
-    free(path);
-    return status;
+    SCOPED_FREE char *path = folder_path(recorder->folder, "trace.json");
+    return recorder->traces ? trace_write(path, recorder->traces, recorder->trace_count)
+                            : trace_write(path, &recorder->trace, 1);
 }
 
 void recorder_free(struct recorder *recorder) {

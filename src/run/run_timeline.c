@@ -2,10 +2,8 @@
  * timeline: the run itself is not at fault. */
 #include "run/run_timeline.h"
 
-#include <math.h>
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "base/mem.h"
 #include "view/drawing.h"
 
@@ -37,15 +35,14 @@ static void set_peaks(struct timeline *timeline, const struct session *session) 
 }
 
 static void set_words(struct drawing *drawing, int64_t step, uint64_t dropped) {
-    char *title =
-             mem_format("Timeline of step %lld: predicted above, measured below", (long long)step),
-         *lost = mem_format("%llu events of the trace did not fit; some blocks may be missing",
-                            (unsigned long long)dropped);
+    SCOPED_FREE char *title =
+        mem_format("Timeline of step %lld: predicted above, measured below", (long long)step);
+    SCOPED_FREE char *lost =
+        mem_format("%llu events of the trace did not fit; some blocks may be missing",
+                   (unsigned long long)dropped);
     drawing->timeline.title = arena_text(&drawing->arena, title);
     drawing->subtitle[1] = arena_text(&drawing->arena, lost);
     drawing->timeline.subtitle_count = dropped ? 2 : 1;
-    free(title);
-    free(lost);
 }
 
 static uint64_t dropped_of(struct trace *const *traces, int count) {

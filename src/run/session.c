@@ -1,18 +1,14 @@
 /* See session.h. */
-#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/display.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "data/outline.h"
-#include "exec/stop.h"
 #include "job/paths.h"
 #include "launch/waiting.h"
 #include "model/pretrained.h"
@@ -87,7 +83,7 @@ void session_facts(struct session *session) {
     add_fact(session, FACT_RAN_ON, "compiler", mem_text(__VERSION__));
 }
 
-/* Of a model or data set of the program's own, no other program can make use: its name is kept. */
+/* No other program has a model or data set of the program's own, so the program's name is kept. */
 static char *own_program(const struct run_config *config) {
     char program[4096] = "";
     bool own = config->model->own || config->dataset->ops->own;
@@ -100,32 +96,23 @@ static char *own_program(const struct run_config *config) {
 /* Beside the weights, for Hugging Face's from_pretrained. */
 static enum status write_pretrained(const struct session *session) {
     const struct run_config *config = &session->job.plan->config;
-    char *text = pretrained_config(config->model, &config->shape);
+    SCOPED_FREE char *text = pretrained_config(config->model, &config->shape);
     if (!text) return STATUS_OK;
-    char *path = folder_path(session->folder, "config.json");
-    enum status status = file_write_text(path, text);
-    free(path);
-    free(text);
-    return status;
+    SCOPED_FREE char *path = folder_path(session->folder, "config.json");
+    return file_write_text(path, text);
 }
 
 /* Files by paths that mean the same from any folder. */
 static enum status write_texts(struct session *session) {
     struct options options = session->job.options;
     paths_make_absolute(&options, &session->arena);
-    char *yaml = options_write_yaml(&options), *program = own_program(&session->job.plan->config),
-         *whole = mem_format("%s%s", program, yaml),
-         *path = folder_path(session->folder, "config.yml");
-    enum status status = file_write_text(path, whole);
-    free(yaml);
-    free(program);
-    free(whole);
-    free(path);
-    TRY(status);
-    path = folder_path(session->folder, "data.json");
-    status = outline_write(session->job.plan->config.dataset, path);
-    free(path);
-    TRY(status);
+    SCOPED_FREE char *yaml = options_write_yaml(&options),
+                     *program = own_program(&session->job.plan->config),
+                     *whole = mem_format("%s%s", program, yaml),
+                     *config = folder_path(session->folder, "config.yml"),
+                     *data = folder_path(session->folder, "data.json");
+    TRY(file_write_text(config, whole));
+    TRY(outline_write(session->job.plan->config.dataset, data));
     TRY(write_pretrained(session));
     return agreed_program_save(session->job.plan, session->folder);
 }
@@ -134,7 +121,7 @@ static enum status write_texts(struct session *session) {
 static enum status predict(void *context) {
     struct session *session = context;
     const struct options *options = &session->job.options;
-    struct view_forecast view;
+    SCOPED(view_forecast_close) struct view_forecast view = {0};
     if (!first_rank(session)) return STATUS_OK;
     TRY(view_forecast_open(&session->job, false, &view));
     const struct sim_rank *own = &view.forecast.result.rank[0];
@@ -187,11 +174,10 @@ static char *command_line(void) {
 static enum status begin_folder(struct session *session, int64_t first_step) {
     if (!first_rank(session)) return STATUS_OK;
     TRY(write_texts(session));
-    char *line = command_line();
+    SCOPED_FREE char *line = command_line();
     enum status status = history_open(session->folder, line, first_step, &session->history);
     session->recorder.history = session->history;
     session->recorder.begin_ns = session->begin_ns;
-    free(line);
     return status;
 }
 
@@ -199,17 +185,14 @@ static enum status begin_folder(struct session *session, int64_t first_step) {
  * there is one (`step` > 0). Where it was killed between its last checkpoint and its results, these
  * are still to be written. */
 static bool has_results(struct session *session, int64_t step, int64_t total) {
-    char *model = folder_path(session->folder, "model.safetensors"),
-         *parts = folder_path(session->folder, "model.safetensors.index.json"),
-         *path = folder_path(session->folder, "summary.json");
+    SCOPED_FREE char *model = folder_path(session->folder, "model.safetensors"),
+                     *parts = folder_path(session->folder, "model.safetensors.index.json"),
+                     *path = folder_path(session->folder, "summary.json");
     struct summary *summary = &session->summary;
     bool there = (file_exists(model) || file_exists(parts)) && file_exists(path) &&
                  summary_read(path, summary) == STATUS_OK && summary->exit == 0 &&
                  summary->steps >= total && (step == 0 || summary->steps == step);
     if (!there) summary_free(summary);
-    free(model);
-    free(parts);
-    free(path);
     return there;
 }
 
@@ -394,10 +377,9 @@ static enum status finish_other(struct session *session, enum status status) {
 }
 
 static enum status save_rank(struct session *session) {
-    char *path = mem_format("%s/rank-%d.safetensors", session->folder,
-                            comm_rank(engine_comm(session->engine)));
+    SCOPED_FREE char *path = mem_format("%s/rank-%d.safetensors", session->folder,
+                                        comm_rank(engine_comm(session->engine)));
     enum status status = checkpoint_write_model(session->engine, path, NULL);
-    free(path);
     return engine_agree(session->engine, status);
 }
 
@@ -433,13 +415,14 @@ enum status session_run(struct session *session) {
     const struct options *options = &session->job.options;
     summary_init(&session->summary);
     if (session->fact_count == 0) session_facts(session);
-    char *checkpoints = folder_path(session->folder, "checkpoints");
+    SCOPED_FREE char *checkpoints = folder_path(session->folder, "checkpoints");
     struct checkpoint_config checkpoint = {.folder = checkpoints,
                                            .keep = (int)options->keep,
                                            .facts = session->facts,
                                            .fact_count = session->fact_count};
     int here = session->job.threads ? session->job.plan->config.ranks : 1; /* of this process */
     bool first_here = here == 1 || first_rank(session);
+    SCOPED(waiting_free)
     struct waiting *waiting =
         first_here ? waiting_new(here, session->job.plan->config.threads) : NULL;
     enum status status = prepare(session, &checkpoint);
@@ -447,8 +430,6 @@ enum status session_run(struct session *session) {
         result_print_json(session);
     if (status == STATUS_OK && !session->done)
         status = finish(session, train(session, &checkpoint));
-    waiting_free(&waiting);
-    free(checkpoints);
     return status;
 }
 

@@ -303,13 +303,12 @@ static void compile_body(struct compiler *compiler, const struct instr_list *bod
 static void list_left(struct compiler *compiler) {
     struct sim_kind *out = compiler->out;
     size_t bytes = (size_t)buffer_count(compiler) * sizeof *compiler->posted;
-    int *posted = mem_new(bytes);
+    SCOPED_FREE int *posted = mem_new(bytes);
     memcpy(posted, compiler->posted, bytes);
     out->left_first = compiler->await_count;
     for (int b = 0; b < buffer_count(compiler); b++) await_buffer(compiler, b);
     out->left_count = compiler->await_count - out->left_first;
     memcpy(compiler->posted, posted, bytes);
-    free(posted);
 }
 
 /* A second time, where the first has left something, as it begins with that under way. */

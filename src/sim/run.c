@@ -3,7 +3,6 @@
 #include "sim/run.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/mem.h"

@@ -220,7 +220,7 @@ static void set_buckets(const struct program *program, int rank, struct rank_pro
 void reduce_each(struct program *program, const struct sync_config *config,
                  void (*change)(const void *context, struct program *program, int rank),
                  const void *context) {
-    bool *changed = MEM_ARRAY(bool, program->kind_count + 1);
+    SCOPED_FREE bool *changed = MEM_ARRAY(bool, program->kind_count + 1);
     for (int r = 0; r < program->ranks; r++) {
         int kind = program->kind_of[r];
         if (!changed[kind] && grid_cell(&program->grid, r).role == GRID_STAGE) {
@@ -230,7 +230,6 @@ void reduce_each(struct program *program, const struct sync_config *config,
         }
         changed[kind] = true;
     }
-    free(changed);
 }
 
 static void change_rank(const void *context, struct program *program, int rank) {

@@ -2,7 +2,6 @@
 #include "view/explain.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -175,7 +174,7 @@ static void print_stages(const struct job *job, FILE *out) {
     const struct grid *grid = &program->grid;
     int stages = grid->stages * grid->chunks;
     if (stages == 1) return;
-    struct partition_place *places = MEM_ARRAY(struct partition_place, stages);
+    SCOPED_FREE struct partition_place *places = MEM_ARRAY(struct partition_place, stages);
     for (int s = 0; s < stages; s++) {
         places[s].rank = grid_owner(grid, s, 0);
         places[s].slots = slots_of(program, places[s].rank, s);
@@ -183,7 +182,6 @@ static void print_stages(const struct job *job, FILE *out) {
     fprintf(out, grid->replicas > 1 ? "stages     of replica 0; the others have the same\n"
                                     : "stages\n");
     partition_print(&job->plan->partition, places, out);
-    free(places);
 }
 
 /* "3.0 MiB instead of 9.1 MiB", of the ranks along the pipeline. */
@@ -203,7 +201,7 @@ static void saved_text(const struct recompute_cost *cost, const struct run_confi
 
 static void print_recompute(const struct job *job, const struct view_forecast *view, FILE *out) {
     const struct plan *plan = job->plan;
-    struct recompute_cost cost = {0};
+    SCOPED(explain_recompute_cost_free) struct recompute_cost cost = {0};
     char saved[1024];
     if (plan->config.recompute == RECOMPUTE_NEVER) return;
     if (explain_recompute_cost_of(job, view, &cost) == STATUS_OK) {
@@ -215,7 +213,6 @@ static void print_recompute(const struct job *job, const struct view_forecast *v
             cost.flops * 1e-9, 100 * cost.flops / (plan_step_flops(plan) - cost.flops), saved);
         if (view) explain_recompute_cost_print(&cost, view, out);
     }
-    explain_recompute_cost_free(&cost);
 }
 
 static void print_ranks(const struct job *job, FILE *out) {
@@ -408,7 +405,7 @@ void explain_print_json(const struct view_forecast *view, FILE *out) {
     size_t peak = memory_sum(job_largest(job, &largest));
     char device[128];
     plan->device->backend->describe(plan->device, device, sizeof device);
-    json_t *root = json_pack(
+    json_auto_t *root = json_pack(
         "{s:o, s:s, s:s, s:s, s:s, s:s, s:i, s:s, s:i, s:I, s:I, s:i, s:i, s:b, s:I, s:I, s:i, "
         "s:i, s:i, s:f, s:s, s:f, s:o, s:I, s:I, s:I, s:i, s:i, s:i, s:o}",
         "fits", fit_json(job), "version", stretto_version(), "strategy", job->options.strategy,
@@ -431,7 +428,6 @@ void explain_print_json(const struct view_forecast *view, FILE *out) {
     if (view_forecast_is_wanted(&job->options))
         json_object_set_new(root, "forecast", view_forecast_json(view));
     json_print(root, JSON_REAL_PRECISION(9), out);
-    json_decref(root);
 }
 
 static enum status open_program(const char *path, FILE **out) {

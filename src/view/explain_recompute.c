@@ -3,12 +3,10 @@
 #include "view/explain_recompute.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/mem.h"
 #include "base/text.h"
 #include "plan/resolve.h"
-#include "program/pipeline.h"
 
 static enum status look_at(const struct plan *plan, const struct view_forecast *view, int positions,
                            struct recompute_mode *mode) {
@@ -31,14 +29,12 @@ static enum status look(const struct job *job, const struct view_forecast *view,
                         enum recompute_policy policy, struct recompute_mode *mode) {
     const struct run_config *of = &job->plan->config;
     bool same = policy == of->recompute && of->memory_limit == 0 && of->cell.position == 0;
-    struct plan *plan;
+    SCOPED(plan_free) struct plan *plan = NULL;
     if (same && !job->plan->given.name) return look_at(job->plan, view, positions, mode);
     struct run_config other = resolve_to_compare(&job->options, of, policy, of->micro_batches);
     other = resolve_for_rank(&other, group_rank(&of->grid, GROUP_PIPELINE, 0, 0), true);
     TRY(plan_new(&other, NULL, &plan));
-    enum status status = look_at(plan, view, positions, mode);
-    plan_free(&plan);
-    return status;
+    return look_at(plan, view, positions, mode);
 }
 
 /* A pass in segments is one. */

@@ -2,11 +2,9 @@
 #include "view/view_forecast.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/text.h"
 #include "view/fit.h"
 
@@ -112,9 +110,8 @@ static void print_costs(const struct view_forecast *view, FILE *out) {
     if (view->costs.units && !view->forecast.units) {
         row(out, "costs", "given: waits of %s; all else takes no time", options->delay);
     } else if (view->costs.units) {
-        char *text = cost_units_text(view->costs.units);
+        SCOPED_FREE char *text = cost_units_text(view->costs.units);
         row(out, "costs", "given: %s; groups meet without cost, MEET takes c", text);
-        free(text);
     } else if (view->costs.section) {
         row(out, "costs", "measured: %s", options->profile);
     } else if (view->costs.cluster) {
@@ -157,16 +154,15 @@ static char *clip_text(const struct view_forecast *view) {
 
 static void print_clip(const struct view_forecast *view, int columns, FILE *out) {
     if (!view->clip_waits) return;
-    char *words = clip_text(view);
+    SCOPED_FREE char *words = clip_text(view);
     text_entry(out, "clipping", columns, words);
-    free(words);
 }
 
 void view_forecast_print_row(const struct view_forecast *view, FILE *out) {
     enum { NAME_COLUMNS = 11 };
     const struct forecast *forecast = &view->forecast;
     char step[TEXT_BYTES], low[TEXT_BYTES], high[TEXT_BYTES];
-    char *range = NULL, *idle = NULL;
+    SCOPED_FREE char *range = NULL, *idle = NULL;
     if (forecast->low < forecast->high)
         range = mem_format(" (90%% sure: %s to %s)", time_text(view, forecast->low, low),
                            time_text(view, forecast->high, high));
@@ -174,20 +170,17 @@ void view_forecast_print_row(const struct view_forecast *view, FILE *out) {
         idle = mem_format(", with a bubble of %.1f%%: time in which a rank runs no forward or "
                           "backward pass",
                           100 * forecast->result.bubble);
-    char *words = mem_format("forecast of a step: %s%s%s; more: stretto simulate",
-                             time_text(view, forecast->result.step, step), range ? range : "",
-                             idle ? idle : "");
+    SCOPED_FREE char *words = mem_format("forecast of a step: %s%s%s; more: stretto simulate",
+                                         time_text(view, forecast->result.step, step),
+                                         range ? range : "", idle ? idle : "");
     text_entry(out, "time", NAME_COLUMNS, words);
     print_clip(view, NAME_COLUMNS, out);
-    free(range);
-    free(idle);
-    free(words);
 }
 
 char *view_forecast_path_text(const struct view_forecast *view) {
     enum { SHOWN = 4 };
     int count;
-    struct path_part *part = critical_path(view, &count);
+    SCOPED_FREE struct path_part *part = critical_path(view, &count);
     char *words = mem_text(count ? "what the step waits for: " : "not kept: too many instructions");
     double rest = 100;
     for (int i = 0; i <= count && i <= SHOWN; i++) {
@@ -200,14 +193,12 @@ char *view_forecast_path_text(const struct view_forecast *view) {
         free(words);
         words = longer;
     }
-    free(part);
     return words;
 }
 
 static void print_path(const struct view_forecast *view, FILE *out) {
-    char *words = view_forecast_path_text(view);
+    SCOPED_FREE char *words = view_forecast_path_text(view);
     row(out, "path", "%s", words);
-    free(words);
 }
 
 static int64_t peak_bytes(const struct view_forecast *view, int rank) {
@@ -312,13 +303,12 @@ static json_t *ranks_json(const struct view_forecast *view) {
 static json_t *path_json(const struct view_forecast *view) {
     json_t *list = json_array();
     int count;
-    struct path_part *part = critical_path(view, &count);
+    SCOPED_FREE struct path_part *part = critical_path(view, &count);
     for (int i = 0; i < count; i++)
         json_array_append_new(list, json_pack("{s:i, s:s, s:b, s:f}", "rank",
                                               view->forecast.result.rank[part[i].run].rank,
                                               "instruction", instr_rows[part[i].op].name,
                                               "transfer", part[i].transfer, "time", part[i].time));
-    free(part);
     return list;
 }
 

@@ -149,14 +149,13 @@ static char *label_of(const struct drawing *drawing, const struct sim_rank *rank
 static void add_row(struct drawing *drawing, int run) {
     const struct sim_rank *rank = &drawing->result->rank[run];
     const struct cluster *cluster = drawing->view->costs.cluster;
-    char *label = label_of(drawing, rank);
+    SCOPED_FREE char *label = label_of(drawing, rank);
     drawing->row[run].label = arena_text(&drawing->arena, label);
     const struct options *options = &drawing->view->job->options;
     if (option_is_set(options, OPTION_memory_limit_bytes))
         drawing->row[run].limit_bytes = options->memory_limit_bytes;
     else if (cluster)
         drawing->row[run].limit_bytes = cluster_memory_bytes(cluster, rank->rank);
-    free(label);
 }
 
 /* --- the whole --- */
@@ -173,7 +172,7 @@ static bool **critical_of(const struct drawing *drawing) {
 
 static void fill(struct drawing *drawing) {
     int runs = drawing->result->run_count;
-    bool **critical = critical_of(drawing);
+    SCOPED_FREE bool **critical = critical_of(drawing);
     drawing->lane = MEM_ARRAY(struct timeline_lane, runs + 1);
     drawing->row = MEM_ARRAY(struct timeline_row, runs + 1);
     for (int r = 0; r < runs; r++) {
@@ -182,7 +181,6 @@ static void fill(struct drawing *drawing) {
         add_row(drawing, r);
         free(critical[r]);
     }
-    free(critical);
 }
 
 static struct timeline_figures figures_of(const struct drawing *drawing) {
@@ -200,22 +198,17 @@ static struct timeline_figures figures_of(const struct drawing *drawing) {
 static void set_texts(struct drawing *drawing) {
     const struct run_config *config = &drawing->view->job->plan->config;
     const struct view_forecast *view = drawing->view;
-    char *title = mem_format("%s, %s: forecast of a step", config->model->name,
-                             view->job->options.strategy),
-         *ranks = view_forecast_shape_text(view), *shape = mem_format("ranks: %s", ranks),
-         *unit = mem_format("times in 1/%g of the units of --costs", drawing->scale),
-         *path = view_forecast_path_text(view),
-         *words = mem_format("Critical path of the prediction: %s", path);
+    SCOPED_FREE char *title = mem_format("%s, %s: forecast of a step", config->model->name,
+                                         view->job->options.strategy),
+                     *ranks = view_forecast_shape_text(view),
+                     *shape = mem_format("ranks: %s", ranks),
+                     *unit = mem_format("times in 1/%g of the units of --costs", drawing->scale),
+                     *path = view_forecast_path_text(view),
+                     *words = mem_format("Critical path of the prediction: %s", path);
     drawing->title = arena_text(&drawing->arena, title);
     drawing->subtitle[0] = arena_text(&drawing->arena, shape);
     drawing->subtitle[1] = arena_text(&drawing->arena, unit);
     drawing->sentence[0] = arena_text(&drawing->arena, words);
-    free(title);
-    free(ranks);
-    free(shape);
-    free(unit);
-    free(path);
-    free(words);
 }
 
 static void set_timeline(struct drawing *drawing) {
@@ -264,9 +257,7 @@ enum status view_forecast_draw(const struct view_forecast *view, const char *pat
                     "--draw %s: %lld instructions a step are too many to draw\n"
                     "  fewer ranks or micro-batches",
                     path, (long long)(forecast->result.instructions / FORECAST_STEPS));
-    struct drawing drawing;
+    SCOPED(drawing_close) struct drawing drawing = {0};
     drawing_open(view, &drawing);
-    enum status status = draw_write(path, &drawing.timeline);
-    drawing_close(&drawing);
-    return status;
+    return draw_write(path, &drawing.timeline);
 }
