@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/copy.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "exec/engine.h"

@@ -7,6 +7,7 @@
  * parameters has no such buffer. */
 #include <stdlib.h>
 
+#include "backend/copy.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "exec/handlers.h"
@@ -147,8 +148,7 @@ static enum status keep_own(struct engine *engine) {
     struct device *device = engine->plan->device;
     const struct elements *own = statistics_of(engine);
     engine->own_statistics = mem_new(elements_bytes(own));
-    return device->backend->copy_out(device, engine->own_statistics, own->data,
-                                     elements_bytes(own));
+    return device_copy_out(device, engine->own_statistics, own->data, elements_bytes(own));
 }
 
 enum status restore_statistics(struct engine *engine) {
@@ -156,7 +156,7 @@ enum status restore_statistics(struct engine *engine) {
     const struct elements *own = statistics_of(engine);
     if (!engine->own_statistics) return STATUS_OK;
     enum status status =
-        device->backend->copy_in(device, own->data, engine->own_statistics, elements_bytes(own));
+        device_copy_in(device, own->data, engine->own_statistics, elements_bytes(own));
     free(engine->own_statistics);
     engine->own_statistics = NULL;
     return status;

@@ -6,6 +6,7 @@
  * reduce-scatter of the bucket (comm_slice). Tensors that lie in one slice need no copy. */
 #include <stdlib.h>
 
+#include "backend/copy.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "exec/handlers.h"
@@ -33,7 +34,7 @@ static enum status post_gather(struct engine *engine, const struct instr *instr)
                         to = elements_part(&all, own.begin, own.count);
         TRY(device->backend->array_copy(device, to.data, from.data, elements_bytes(&to), NULL));
     }
-    TRY(device->backend->stream_wait(NULL));
+    TRY(device->backend->stream_wait(device, NULL));
     engine->awaiting = &engine->request;
     return comm_all_gather(group, all.data, all.count, &engine->request);
 }

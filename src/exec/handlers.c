@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "backend/copy.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"

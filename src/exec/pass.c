@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/copy.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -281,7 +282,7 @@ void tally_samples(const struct runnable *runnable, const struct micro_batch *sa
 static enum status read_value(const struct runnable *runnable, int slot, int value, void *out,
                               size_t bytes) {
     struct device *device = runnable->plan->graph->device;
-    return device->backend->copy_out(device, out, runnable->slot[slot].address[value], bytes);
+    return device_copy_out(device, out, runnable->slot[slot].address[value], bytes);
 }
 
 enum status tally_add(const struct runnable *runnable, int slot, const struct micro_batch *samples,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/copy.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -213,7 +214,7 @@ static enum status put_parts(struct store *store, int array, const struct state_
     enum status status = layout_from_plain(store->device, item->layout, plain, all.data);
     for (int i = 0; i < of->slice_count && status == STATUS_OK; i++)
         status = copy_part(store, array, item, &of->slices[i], &all);
-    if (status == STATUS_OK) status = backend->stream_wait(NULL);
+    if (status == STATUS_OK) status = backend->stream_wait(store->device, NULL);
     backend->memory_free(store->device, all.data, bytes);
     return status;
 }
@@ -423,8 +424,7 @@ static enum status add_squares(struct store *store, const struct elements *block
     double sums[SUMS];
     int64_t count = (blocks->count + NORM_BLOCK - 1) / NORM_BLOCK;
     TRY(backend_of(store)->array_squares(store->device, blocks, store->told->sums, NULL));
-    TRY(backend_of(store)->copy_out(store->device, sums, store->told->sums,
-                                    (size_t)count * sizeof(double)));
+    TRY(device_copy_out(store->device, sums, store->told->sums, (size_t)count * sizeof(double)));
     for (int64_t b = 0; b < count; b++) exact_add(total, sums[b]);
     return STATUS_OK;
 }
@@ -447,12 +447,12 @@ enum status store_squares(struct store *store, int grad, struct exact_sum *total
 
 static enum status forget_bad(const struct store *store) {
     int32_t none = 0;
-    return backend_of(store)->copy_in(store->device, &store->told->bad, &none, sizeof none);
+    return device_copy_in(store->device, &store->told->bad, &none, sizeof none);
 }
 
 static enum status read_bad(const struct store *store, bool *finite) {
     int32_t bad;
-    TRY(backend_of(store)->copy_out(store->device, &bad, &store->told->bad, sizeof bad));
+    TRY(device_copy_out(store->device, &bad, &store->told->bad, sizeof bad));
     *finite = !bad;
     return STATUS_OK;
 }

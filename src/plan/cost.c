@@ -1,5 +1,6 @@
 /* What a rank does in a step, before it runs: sums over its nodes. Waits are by the rules of this
  * machine's device, whatever a forecast is told: it is this machine that is waited for. */
+#include "backend/copy.h"
 #include "plan/plan.h"
 
 /* Micro-batches that this rank runs in a step. */

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/registry.h"
 #include "base/limit.h"
 #include "base/log.h"
 #include "base/mem.h"

@@ -56,10 +56,20 @@ FAR(kernel_run,
     (struct kernel * kernel, void *const in[], void *const out[], void *scratch,
      struct stream *stream),
     kernel, in, out, scratch, stream)
-FAR(copy_in, (struct device * device, void *to, const void *host, size_t bytes), device, to, host,
-    bytes)
-FAR(copy_out, (struct device * device, void *host, const void *from, size_t bytes), device, host,
-    from, bytes)
+FAR(copy_in,
+    (struct device * device, void *to, const void *host, size_t bytes, struct stream *stream),
+    device, to, host, bytes, stream)
+FAR(copy_out,
+    (struct device * device, void *host, const void *from, size_t bytes, struct stream *stream),
+    device, host, from, bytes, stream)
+FAR(array_sum,
+    (struct device * device, const double *sums, int64_t count, struct exact_sum *total,
+     struct stream *stream),
+    device, sums, count, total, stream)
+FAR(array_decide,
+    (struct device * device, const struct exact_sum *squares, double clip,
+     struct optim_decision *out, int32_t *stop, struct stream *stream),
+    device, squares, clip, out, stop, stream)
 FAR(array_copy,
     (struct device * device, void *to, const void *from, size_t bytes, struct stream *stream),
     device, to, from, bytes, stream)
@@ -100,6 +110,8 @@ static struct trained train(const char *line, bool far_away) {
     table.copy_in = far_copy_in, table.copy_out = far_copy_out;
     table.array_copy = far_array_copy, table.array_fill = far_array_fill;
     table.array_add = far_array_add, table.array_squares = far_array_squares;
+    table.array_sum = far_array_sum, table.array_decide = far_array_decide;
+    table.apart = true;
     table.array_check = far_array_check, table.array_update = far_array_update;
     if (far_away) device->backend = &table;
     run.state = train_fresh();
