@@ -68,7 +68,8 @@ static struct placement_config placement_of(const struct plan *plan) {
                  .mixed = split && steps_have(plan, INSTR_B, 0),
                  .segments_apart =
                      is_interrupted(plan, LIST_BODY) || is_interrupted(plan, LIST_LAST),
-                 .lockstep = plan->config.sync_bn && plan->config.cell.replica_count > 1},
+                 .lockstep = plan->config.sync_bn && plan->config.cell.replica_count > 1,
+                 .inputs = plan->device->backend->apart},
         .gradients_outside = !adds && !split};
 }
 
