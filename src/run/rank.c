@@ -217,7 +217,7 @@ static enum status open_comm(void *context, const struct plan *plan, struct comm
                                  .host = rank->identity->machine,
                                  .interface = *network.interface ? network.interface : NULL,
                                  .any_order = !rank->options->deterministic};
-    return comm_open(plan->config.comm, &config, out);
+    return comm_open(plan->comm, &config, out);
 }
 
 /* Our launcher has opened the folder and named it; else rank 0 opens it. The others learn its name.

@@ -41,6 +41,9 @@ for section in profile["sections"]:
     times += [section["rates"][name] for name in ("operation_ns", "instruction_ns", "wake_ns", "sample_ns") if name in section["rates"]]
     for time in times:
         time["median"] *= float(sys.argv[1])
+    # Operations that were not measured, since the order cuts elsewhere, go by these.
+    for name in ("flops_per_ns", "bytes_per_ns"):
+        if name in section["rates"]: section["rates"][name]["median"] /= float(sys.argv[1])
     # What a busy machine measures spreads over anything, and an interval as wide cannot be missed.
     for time in times + list(section["rates"].values()):
         time["iqr"] = 0.01 * time["median"]

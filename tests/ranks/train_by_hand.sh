@@ -27,6 +27,7 @@ all_say() { for rank in 0 1 2; do says err$rank "$1"; done; }
 whole undisturbed -n 3 $small
 by_hand 0 3 --init "file://$PWD/rendezvous"
 ends_as run "$want"
+says run/summary.json '"comm": "shm"' # as they learn that all are here, they need nothing between hosts
 [ ! -e rendezvous ] || { echo "the rendezvous file is still there"; exit 1; }
 "$STRETTO" key job.key >/dev/null || exit 1
 by_hand 0 3 --init "tcp://127.0.0.1:$(free_port)" --key job.key

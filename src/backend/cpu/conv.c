@@ -108,6 +108,21 @@ static const struct cpu_bind binds[3][4] = {
      {DNNL_ARG_DIFF_BIAS, CPU_OUT, 1, 0}},
 };
 
+/* oneDNN's gradient of bf16 weights multiplies by zero what it never wrote of its scratch memory,
+ * where an image is narrower than the kernel: anything that is no number there becomes NaN. */
+static bool reads_scratch_first(const struct cpu_kernel *kernel) {
+    const struct op_call *call = &kernel->call;
+    if (call->op != OP_CONV2D_BWD_WEIGHT || call->in[0].dtype == DTYPE_F32) return false;
+    int64_t extent = (call->out[0].shape.dim[3] - 1) * call->attrs.conv.dilation[1] + 1;
+    return call->in[0].shape.dim[3] < extent;
+}
+
+static void clear_scratch(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                          void *scratch) {
+    (void)in, (void)out;
+    memset(scratch, 0, kernel->base.scratch_bytes);
+}
+
 /* With `fast`, only an implementation made of generated code is good enough. */
 static enum status create(struct cpu_kernel *kernel, const struct dnn_spec *spec, bool fast) {
     dnnl_primitive_desc_t pd = NULL;
@@ -128,6 +143,7 @@ static enum status create(struct cpu_kernel *kernel, const struct dnn_spec *spec
             kernel->base.out[0] = cpu_layout(device, &kernel->call.out[0], md);
     }
     cpu_name(kernel, "onednn:%s", dnn_pd_name(pd));
+    if (reads_scratch_first(kernel)) cpu_step_loop(kernel, clear_scratch);
     return cpu_step_primitive(kernel, pd, spec->bias ? 4 : 3, bind);
 }
 

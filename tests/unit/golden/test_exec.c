@@ -107,6 +107,7 @@ static struct run_config run_of(const struct golden_case *gold, const struct dat
         .device = backend,
         .threads = 1,
         .seed = GOLDEN_WEIGHT_SEED,
+        .costs = &cost_rules,
         .workers = 1,
     };
 }

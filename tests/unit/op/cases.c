@@ -82,6 +82,8 @@ static const struct op_case cases[] = {
      WINOGRAD},
     {"conv 3x3 odd", OP_CONV2D, CONV(1, 1, 1, 1), IN(F(2, 20, 6, 6), F(36, 20, 3, 3), F(36))},
     {"conv 3x3 stride 2", OP_CONV2D, CONV(2, 1, 1, 1), IN(F(2, 16, 9, 9), F(33, 16, 3, 3))},
+    {"conv 3x3 of a pixel", OP_CONV2D, CONV(2, 1, 1, 1), IN(F(6, 16, 1, 1), F(16, 16, 3, 3))},
+    {"conv 3x3 to a pixel", OP_CONV2D, CONV(3, 1, 1, 1), IN(F(6, 16, 2, 2), F(16, 16, 3, 3))},
     {"conv 3x3 batch 1", OP_CONV2D, CONV(1, 1, 1, 1), IN(F(1, 1, 5, 5), F(1, 1, 3, 3), F(1))},
     {"conv 1x1", OP_CONV2D, CONV(1, 0, 1, 1), IN(F(3, 17, 5, 5), F(9, 17, 1, 1))},
     {"conv 1x1 stride 2", OP_CONV2D, CONV(2, 0, 1, 1), IN(F(2, 16, 8, 8), F(32, 16, 1, 1))},
