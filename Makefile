@@ -270,7 +270,7 @@ test-mpich:
 # Every training of several ranks against one device, to the last bit; WAYS="matrix dp mpi" MODELS="mlp" RANKS="2 3" some
 # cells, CELLS=cover a few that cover all, as for SAN=address,undefined and SAN=thread.
 test-equal: all $(B)/equal
-	@B=$(B) SAN=$(SAN) WAYS='$(WAYS)' MODELS='$(MODELS)' RANKS='$(RANKS)' CELLS='$(CELLS)' scripts/test-equal
+	@B=$(B) SAN=$(SAN) WAYS='$(WAYS)' MODELS='$(MODELS)' RANKS='$(RANKS)' CELLS='$(CELLS)' DEVICE='$(DEVICE)' scripts/test-equal
 
 # Against PyTorch, in a Python environment that outlives `make clean`; VENV= names another, PYTHON=python3 takes the
 # packages that are there already.

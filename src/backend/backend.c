@@ -17,12 +17,12 @@ static const struct backend *all[] = {
     NULL, NULL, /* of backend_add */
 };
 
-static const char *const names[] = {
+static const char *names[] = {
 #define BACKEND(name) #name,
 #define MISSING(name, needs) #name,
 #include "backend/backend.def"
 #undef BACKEND
-    NULL,
+    NULL, NULL, /* of backend_add */
 };
 
 const struct backend *const *backend_all(void) {
@@ -37,6 +37,7 @@ void backend_add(const struct backend *backend) {
     size_t last = sizeof all / sizeof *all - 2;
     CHECK(!all[last], "a second backend of the program's own");
     all[last] = backend;
+    names[sizeof names / sizeof *names - 2] = backend->name;
 }
 
 const struct backend *backend_find(const char *name) {

@@ -7,7 +7,7 @@
 /* Local. Name of row `index` of backend.def, those that the build lacks included; NULL behind the
  * last. */
 const char *backend_name_at(int index);
-/* Local, before other threads look. One more, of a test program: users are not offered it. */
+/* Local, before other threads look. One more, of a test program: ours never calls it. */
 void backend_add(const struct backend *backend);
 
 /* Local. What --device says: "cuda:0,2" for local rank 1 is "cuda" and 2; without numbers, 0. The

@@ -229,14 +229,22 @@ static bool is_read_here(const struct survey *survey, int value) {
     return false;
 }
 
+/* Loss seeds are known late: they may be put there before any pass of backward. */
+static bool is_seed(const struct graph *graph, int value) {
+    for (int i = 0; i < graph->loss_count; i++)
+        if (graph->losses[i].seed == value) return true;
+    return false;
+}
+
 /* Whichever pass reads them, they come before the first. */
 static void keep_inputs(struct survey *survey, struct life_order *order) {
     const struct graph *graph = survey->graph;
     for (int i = 0; i < graph->input_count; i++) {
         int value = graph->inputs[i];
+        bool all = survey->run == RUN_FORWARD || is_seed(graph, value);
         if (!is_read_here(survey, value)) continue;
         order->first[value] = 0;
-        keep(survey, order, value, survey->run == RUN_FORWARD ? survey->end : 0);
+        keep(survey, order, value, all ? survey->end : 0);
     }
 }
 

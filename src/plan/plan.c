@@ -208,6 +208,8 @@ static void plan_loaders(struct plan *plan) {
                                .seed = config->seed,
                                .drop_last = config->drop_last,
                                .workers = config->workers};
+    if (plan->device->backend->apart && config->ranks == 1)
+        plan->train_loader.depth = LOADER_DEPTH + PLAN_STEPS_AHEAD;
     int64_t test = config->dataset->count[config->eval_split];
     struct eval_share eval = eval_share(config);
     plan->eval_batch = config->eval_batch;

@@ -58,6 +58,8 @@ bool memory_part(const struct memory_estimate *estimate, int index, struct memor
 size_t memory_sum(const struct memory_estimate *estimate);
 
 enum { PLAN_MAX_MICRO = 6 };
+/* Steps that one rank enqueues beside the oldest under way, on a device that is apart. */
+enum { PLAN_STEPS_AHEAD = 2 };
 
 /* What a plan does not make itself. All borrowed, and used by plan_new alone, but for the name. */
 struct plan_given {
