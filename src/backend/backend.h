@@ -133,8 +133,9 @@ struct backend {
      *              f64, in an order fixed by the element's place in the block; not finite when any
      *              element is not
      *     sum      adds some sums exactly to *total
-     *     decide   what the sum of the squares of all gradients means for the update: see
-     *              optim_decide; *stop is set where that is that nothing may be updated any more
+     *     decide   what the sum of the squares of all gradients means for the update, by
+     *              optim_decide: *stop is set where nothing may be updated any more, as where
+     *              `losses` (NULL: none) are not finite
      *     check    *bad becomes 1 where an element is not finite, and is left alone else
      *     update   one fused pass of an optimizer; *bad as above, of the parameters afterwards: one
      *              that no gradient depends on is seen here alone. Step and spans are read before
@@ -149,7 +150,8 @@ struct backend {
                                  struct stream *stream);
     enum status (*array_sum)(struct device *device, const double *sums, int64_t count,
                              struct exact_sum *total, struct stream *stream);
-    enum status (*array_decide)(struct device *device, const struct exact_sum *squares, double clip,
+    enum status (*array_decide)(struct device *device, const struct exact_sum *squares,
+                                const struct exact_sum *losses, double clip,
                                 struct optim_decision *out, int32_t *stop, struct stream *stream);
     enum status (*array_check)(struct device *device, const struct elements *of, int32_t *bad,
                                struct stream *stream);

@@ -81,9 +81,11 @@ enum status host_array_sum(struct device *device, const double *sums, int64_t co
     return STATUS_OK;
 }
 
-enum status host_array_decide(struct device *device, const struct exact_sum *squares, double clip,
+enum status host_array_decide(struct device *device, const struct exact_sum *squares,
+                              const struct exact_sum *losses, double clip,
                               struct optim_decision *out, int32_t *stop, struct stream *stream) {
     (void)device, (void)stream;
+    if (losses && losses->special != 0) *stop = 1;
     optim_decide(exact_total(squares), clip, out, stop);
     return STATUS_OK;
 }

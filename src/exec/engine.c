@@ -113,6 +113,7 @@ void engine_find_place(struct engine *engine, bool new) {
 
 void engine_seek(struct engine *engine, int64_t step) {
     const struct run_config *config = &engine->plan->config;
+    CHECK(queues_clear_stop(engine) == STATUS_OK, "the device has failed");
     engine->state->done.step = step;
     engine->state->next = (struct train_position){step / config->steps_per_epoch,
                                                   step % config->steps_per_epoch * config->batch};
@@ -298,7 +299,10 @@ enum status engine_finish(struct engine *engine, struct step_result *out) {
     CHECK(engine->unfinished > 0, "no step is under way");
     enum status status = engine->plan->device->backend->event_wait(step->done);
     if (status == STATUS_OK) status = tell(engine, step);
-    step->times.total_ns = clock_ns() - step->begin_ns;
+    /* Of steps under way at once each counts from the end of the one before. */
+    int64_t now_ns = clock_ns(), before_ns = engine->finished_ns;
+    step->times.total_ns = now_ns - (before_ns > step->begin_ns ? before_ns : step->begin_ns);
+    engine->finished_ns = now_ns;
     if (status != STATUS_OK) {
         drop_steps(engine);
         return status;

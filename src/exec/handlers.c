@@ -368,8 +368,9 @@ static enum status decide(struct engine *engine, struct step *step, bool all) {
     struct device *device = engine->plan->device;
     double limit = all && program_clips(engine->plan->program) ? engine->plan->config.clip : 0;
     step->decided = true;
-    return device->backend->array_decide(device, &step->told->squares, limit, &step->told->decision,
-                                         engine->stop, engine->stream[STREAM_COMPUTE]);
+    return device->backend->array_decide(
+        device, &step->told->squares, is_alone(engine) ? &step->told->losses : NULL, limit,
+        &step->told->decision, engine->stop, engine->stream[STREAM_COMPUTE]);
 }
 
 enum status prepare_NORM(struct engine *engine, const struct instr *instr) {

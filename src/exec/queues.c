@@ -147,10 +147,16 @@ enum status queues_give_seeds(struct engine *engine, const struct slot *slot, in
 
 /* --- what a step tells --- */
 
+enum status queues_clear_stop(struct engine *engine) {
+    struct elements stop = {DTYPE_F32, engine->stop, 1};
+    return backend_of(engine)->array_fill(engine->plan->device, &stop, 0,
+                                          engine->stream[STREAM_COMPUTE]);
+}
+
 enum status queues_clear_told(struct engine *engine, struct step *step) {
     struct elements all = {DTYPE_F32, step->told,
                            (int64_t)(told_bytes(engine->plan) / sizeof(float))};
-    if (!engine->apart) *engine->stop = 0; /* who goes on has looked at it */
+    if (!engine->apart) TRY(queues_clear_stop(engine)); /* who goes on has looked at it */
     return backend_of(engine)->array_fill(engine->plan->device, &all, 0,
                                           engine->stream[STREAM_COMPUTE]);
 }

@@ -31,8 +31,9 @@ void queues_use_slot(struct engine *engine, const struct instr *instr);
 enum status queues_load(struct engine *engine, struct slot *slot, int index);
 enum status queues_give_seeds(struct engine *engine, const struct slot *slot, int index);
 
-/* Local, asynchronous. The step has told nothing; what it has told so far goes to the host, which
- * may read it behind step->done. */
+/* Local, asynchronous. Updates go on, whatever happened before. The step has told nothing; what it
+ * has told so far goes to the host, which may read it behind step->done. */
+enum status queues_clear_stop(struct engine *engine);
 enum status queues_clear_told(struct engine *engine, struct step *step);
 enum status queues_read_told(struct engine *engine, struct step *step);
 

@@ -89,6 +89,7 @@ struct engine {
 
     struct step ring[STEP_MOST], *step; /* `step`: under way, or the next one */
     int ring_count, unfinished;         /* how many there are; steps before `step` not finished */
+    int64_t finished_ns;                /* when the last one was */
 
     /* The list being run. */
     const struct instr_list *list;
@@ -183,7 +184,6 @@ enum status engine_open_calls(struct engine *engine);
 
 /* Local. Moves reductions under way on; called between pieces of computation. */
 void engine_progress(struct engine *engine);
-
 /* Local. Each rank's own running statistics, where STATS_ALL has replaced them. */
 enum status restore_statistics(struct engine *engine);
 

@@ -42,6 +42,7 @@ _Static_assert(sizeof(struct eval_share) <= COMM_EXCHANGE_BYTES, "an exchange ta
  * step; where memory is the host's there is one of both. */
 struct step_told {
     struct exact_sum squares;       /* of this rank's gradients; to clip by, of all ranks' */
+    struct exact_sum losses;        /* as they come: whether all are finite */
     struct optim_decision decision; /* of its update */
     int32_t bad;                    /* a parameter is not finite after it */
     struct loss_told {

@@ -43,6 +43,8 @@ enum status tally_note(struct engine *engine, const struct slot *slot, int index
         const struct loss *loss = &graph->losses[i];
         TRY(device->backend->array_copy(device, &told->sum, address[loss->sum], sizeof told->sum,
                                         stream));
+        if (engine->apart)
+            TRY(device->backend->array_sum(device, &told->sum, 1, &step->told->losses, stream));
         if (loss->top_k != NO_VALUE)
             TRY(device->backend->array_copy(device, told->counts, address[loss->top_k],
                                             sizeof told->counts, stream));

@@ -172,11 +172,11 @@ static void test_decide(int64_t count, double clip, bool finite) {
     struct optim_decision *far_decision = upload(&(struct optim_decision){0}, sizeof want);
     int32_t *far_stop = upload(&stop, sizeof stop);
     const struct backend *backend = device->backend;
-    bool ok =
-        backend->array_sum(device, far_sums, count, far_total, NULL) == STATUS_OK &&
-        backend->array_decide(device, far_total, clip, far_decision, far_stop, NULL) == STATUS_OK;
+    bool ok = backend->array_sum(device, far_sums, count, far_total, NULL) == STATUS_OK &&
+              backend->array_decide(device, far_total, NULL, clip, far_decision, far_stop, NULL) ==
+                  STATUS_OK;
     host_array_sum(NULL, sums, count, &total, NULL);
-    host_array_decide(NULL, &total, clip, &want, &stop, NULL);
+    host_array_decide(NULL, &total, NULL, clip, &want, &stop, NULL);
     device_copy_out(device, &on, far_total, sizeof on);
     device_copy_out(device, &have, far_decision, sizeof have);
     device_copy_out(device, &stopped, far_stop, sizeof stopped);

@@ -21,7 +21,7 @@
 /* Of each mapping of a device; operations that a queue has room for; how old undemanded work gets.
  */
 #define SPAN_BYTES ((size_t)1 << 33)
-enum { QUEUE = 1024, LATEST_MS = 20 };
+enum { QUEUE = 1024, LATEST_MS = 20, MOST_STREAMS = 8 };
 
 struct late_device {
     struct device base;
@@ -29,7 +29,8 @@ struct late_device {
     char *window; /* what the host knows, without access; SPAN_BYTES behind it what streams use */
     size_t used;
     struct stream *own; /* the default one */
-    int streams;
+    struct stream *stream[MOST_STREAMS];
+    int streams; /* made so far */
 };
 
 struct late_kernel {
@@ -67,7 +68,7 @@ struct stream {
     uint64_t posted, done, asked;
     enum late_kind last;
     enum status status;
-    bool ends;
+    bool ends, blocked; /* blocked: it waits for another stream */
 };
 
 struct event {
@@ -123,14 +124,38 @@ static struct elements elements_there(const struct late_device *device, struct e
 /* --- what a thread does --- */
 
 /* Makes a stream come to `until`, and waits for that. */
-static enum status demand(struct stream *stream, uint64_t until, bool wait) {
+static enum status demand(struct stream *stream, uint64_t until) {
     pthread_mutex_lock(&stream->lock);
     if (until > stream->asked) stream->asked = until;
     pthread_cond_broadcast(&stream->changed);
-    while (wait && stream->done < until) pthread_cond_wait(&stream->changed, &stream->lock);
+    while (stream->done < until) pthread_cond_wait(&stream->changed, &stream->lock);
     enum status status = stream->status;
     pthread_mutex_unlock(&stream->lock);
     return status;
+}
+
+static void set_blocked(struct stream *stream, bool blocked) {
+    pthread_mutex_lock(&stream->lock);
+    stream->blocked = blocked;
+    pthread_cond_broadcast(&stream->changed);
+    pthread_mutex_unlock(&stream->lock);
+}
+
+/* Lets the other streams run as far as they can: whoever should wait for this one and does not is
+ * past it then. */
+static void let_others_go(struct stream *self) {
+    set_blocked(self, true);
+    for (int i = 0; i < self->device->streams; i++) {
+        struct stream *other = self->device->stream[i];
+        if (!other || other == self) continue;
+        pthread_mutex_lock(&other->lock);
+        other->asked = other->posted;
+        pthread_cond_broadcast(&other->changed);
+        while (other->done < other->asked && !other->blocked)
+            pthread_cond_wait(&other->changed, &other->lock);
+        pthread_mutex_unlock(&other->lock);
+    }
+    set_blocked(self, false);
 }
 
 static enum status run_array(struct device *ref, const struct late_op *op) {
@@ -141,20 +166,32 @@ static enum status run_array(struct device *ref, const struct late_op *op) {
     case ADD: return table->array_add(ref, &op->into, &op->of, NULL);
     case SQUARES: return table->array_squares(ref, &op->of, op->to, NULL);
     case SUM: return table->array_sum(ref, op->from, (int64_t)op->bytes, op->to, NULL);
-    case DECIDE: return table->array_decide(ref, op->from, op->number, op->to, op->flag, NULL);
+    case DECIDE:
+        return table->array_decide(ref, op->from, op->of.data, op->number, op->to, op->flag, NULL);
     case CHECK_FINITE: return table->array_check(ref, &op->of, op->flag, NULL);
     case UPDATE: return table->array_update(ref, &op->update, op->flag, NULL);
     }
     return STATUS_BUG;
 }
 
-static enum status run_op(struct device *ref, const struct late_op *op) {
+static enum status await_other(struct stream *self, const struct late_op *op) {
+    set_blocked(self, true);
+    enum status status = demand(op->stream, op->until);
+    set_blocked(self, false);
+    return status;
+}
+
+static enum status run_op(struct stream *self, const struct late_op *op) {
+    struct device *ref = self->device->ref;
     switch (op->kind) {
     case LATE_KERNEL: return kernel_run(op->kernel, op->in, op->out, op->scratch, NULL);
     case LATE_COPY_IN:
+        let_others_go(self);
+        memcpy(op->to, op->from, op->bytes);
+        return STATUS_OK;
     case LATE_COPY_OUT: memcpy(op->to, op->from, op->bytes); return STATUS_OK;
     case LATE_ARRAY: return run_array(ref, op);
-    case LATE_WAIT: return demand(op->stream, op->until, true);
+    case LATE_WAIT: return await_other(self, op);
     }
     return STATUS_BUG;
 }
@@ -181,7 +218,7 @@ static void *stream_main(void *context) {
         await_due(stream);
         struct late_op *op = &stream->queue[stream->done % QUEUE];
         pthread_mutex_unlock(&stream->lock);
-        enum status status = run_op(stream->device->ref, op);
+        enum status status = run_op(stream, op);
         if (op->stream) op->stream = NULL;
         pthread_mutex_lock(&stream->lock);
         if (stream->status == STATUS_OK) stream->status = status;
@@ -218,17 +255,20 @@ static enum status enqueue(struct stream *stream, const struct late_op *op) {
 static enum status late_stream_new(struct device *device, struct stream **out) {
     struct stream *stream = MEM_NEW(struct stream);
     stream->device = late_of(device);
-    stream->number = stream->device->streams++;
+    stream->number = stream->device->streams;
     pthread_mutex_init(&stream->lock, NULL);
     pthread_cond_init(&stream->changed, NULL);
     CHECK(pthread_create(&stream->thread, NULL, stream_main, stream) == 0, "no thread");
+    CHECK(stream->number < MOST_STREAMS, "more than %d streams", MOST_STREAMS);
+    stream->device->stream[stream->device->streams++] = stream;
     *out = stream;
     return STATUS_OK;
 }
 
+/* The host has awaited them all: nobody looks for it any more. */
 static void late_stream_free(struct device *device, struct stream *stream) {
-    (void)device;
     if (!stream) return;
+    if (stream->number >= 0) late_of(device)->stream[stream->number] = NULL;
     pthread_mutex_lock(&stream->lock);
     stream->ends = true;
     pthread_cond_broadcast(&stream->changed);
@@ -248,7 +288,7 @@ static uint64_t posted_on(struct stream *stream) {
 
 static enum status late_stream_wait(struct device *device, struct stream *stream) {
     stream = stream_of(device, stream);
-    return demand(stream, posted_on(stream), true);
+    return demand(stream, posted_on(stream));
 }
 
 static enum status late_event_new(struct device *device, bool timed, struct event **out) {
@@ -280,13 +320,13 @@ static void late_stream_wait_event(struct stream *stream, struct event *event) {
 }
 
 static enum status late_event_wait(struct event *event) {
-    return event->stream ? demand(event->stream, event->after, true) : STATUS_OK;
+    return event->stream ? demand(event->stream, event->after) : STATUS_OK;
 }
 
+/* Who only looks has not asked for it. */
 static enum status late_event_done(struct event *event, bool *done) {
     *done = true;
     if (!event->stream) return STATUS_OK;
-    TRY(demand(event->stream, event->after, false));
     pthread_mutex_lock(&event->stream->lock);
     *done = event->stream->done >= event->after;
     pthread_mutex_unlock(&event->stream->lock);
@@ -381,11 +421,16 @@ static enum status late_array_sum(struct device *device, const double *sums, int
 }
 
 static enum status late_array_decide(struct device *device, const struct exact_sum *squares,
-                                     double clip, struct optim_decision *out, int32_t *stop,
+                                     const struct exact_sum *losses, double clip,
+                                     struct optim_decision *out, int32_t *stop,
                                      struct stream *stream) {
     return array(device, stream,
-                 (struct late_op){
-                     .array = DECIDE, .from = squares, .number = clip, .to = out, .flag = stop});
+                 (struct late_op){.array = DECIDE,
+                                  .from = squares,
+                                  .of = {.data = (void *)(uintptr_t)losses},
+                                  .number = clip,
+                                  .to = out,
+                                  .flag = stop});
 }
 
 static enum status late_array_check(struct device *device, const struct elements *of, int32_t *bad,
@@ -459,6 +504,7 @@ static enum status late_open(int index, int threads, struct device **out) {
     CHECK(late_stream_new(&self->base, &self->own) == STATUS_OK, "no stream");
     self->own->number = -1;
     self->streams = 0;
+    self->stream[0] = NULL;
     *out = &self->base;
     return STATUS_OK;
 }

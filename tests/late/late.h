@@ -1,10 +1,11 @@
 /* The device `late`, for tests alone: reference kernels that run as late as they may.
  *
  * Each stream is a queue and a thread. Work waits there until somebody asks for it, the host or
- * another stream that waits for an event, or until it is some milliseconds old: so what is not
- * awaited is read too early. Its memory has two mappings. The addresses that it hands out are of
- * the one that nobody may touch: who reaches past the table ends with SIGSEGV. The threads of the
- * streams know the other one. */
+ * another stream that waits for an event, or until it is some milliseconds old. A copy from the
+ * host comes behind all that other streams can do without it. So what is not awaited is read too
+ * early. Its memory has two mappings. The addresses that it hands out are of the one that nobody
+ * may touch: who reaches past the table ends with SIGSEGV. The threads of the streams know the
+ * other one. */
 #ifndef TESTS_LATE_LATE_H
 #define TESTS_LATE_LATE_H
 

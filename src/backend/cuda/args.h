@@ -80,7 +80,7 @@ struct cuda_exact_sum {
 /* Of struct optim_decision. */
 struct cuda_decide {
     const int64_t *limb;
-    const double *special;
+    const double *special, *losses; /* of the squares; of the losses, NULL: of none */
     double clip, *norm;
     float *scale;
     int32_t *skip, *stop;

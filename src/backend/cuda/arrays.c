@@ -57,10 +57,17 @@ enum status cuda_array_sum(struct device *device, const double *sums, int64_t co
                                 cuda_stream_of(stream));
 }
 
-enum status cuda_array_decide(struct device *device, const struct exact_sum *squares, double clip,
+enum status cuda_array_decide(struct device *device, const struct exact_sum *squares,
+                              const struct exact_sum *losses, double clip,
                               struct optim_decision *out, int32_t *stop, struct stream *stream) {
-    struct cuda_decide args = {squares->limb, &squares->special, clip, &out->norm,
-                               &out->scale,   &out->skip,        stop};
+    struct cuda_decide args = {.limb = squares->limb,
+                               .special = &squares->special,
+                               .losses = losses ? &losses->special : NULL,
+                               .clip = clip,
+                               .norm = &out->norm,
+                               .scale = &out->scale,
+                               .skip = &out->skip,
+                               .stop = stop};
     TRY(cuda_enter(cuda_device_of(device)));
     return cuda_launch_elements(cuda_device_of(device), CUDA_KERNEL_array_decide, 1, &args,
                                 cuda_stream_of(stream));

@@ -74,7 +74,7 @@ KERNEL_OF(array_decide, cuda_decide) {
     if (blockIdx.x != 0 || threadIdx.x != 0) return;
     double squares = exact_total(a.limb, *a.special), norm = sqrt(squares);
     double scale = a.clip > 0 ? a.clip / (norm + 1e-6) : 1;
-    if (!isfinite(squares)) *a.stop = 1;
+    if (!isfinite(squares) || (a.losses && *a.losses != 0)) *a.stop = 1;
     *a.norm = norm;
     *a.scale = scale < 1 ? (float)scale : 1;
     *a.skip = *a.stop;
