@@ -110,6 +110,8 @@ struct backend {
      * from and to beside other work; the same of memory that somebody else has. */
     enum status (*memory_new)(struct device *device, size_t bytes, const char *what, void **out);
     void (*memory_free)(struct device *device, void *memory, size_t bytes);
+    /* Local. The most that was taken of it at once, and all there is. NULL: it is the host's. */
+    void (*memory_bytes)(struct device *device, size_t *peak, size_t *all);
     enum status (*pinned_new)(struct device *device, size_t bytes, const char *what, void **out);
     void (*pinned_free)(struct device *device, void *memory, size_t bytes);
     enum status (*pin)(struct device *device, void *memory, size_t bytes);

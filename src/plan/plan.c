@@ -379,6 +379,7 @@ static void plan_fields(struct plan *plan) {
 
 static void plan_estimate(struct plan *plan) {
     struct memory_estimate *estimate = &plan->memory;
+    estimate->apart = plan->device->backend->apart;
     estimate->params = state_kind_bytes(plan->store, ARRAY_PARAM);
     estimate->gradients = state_kind_bytes(plan->store, ARRAY_GRAD);
     estimate->in_flight = state_kind_bytes(plan->store, ARRAY_GRAD_WINDOW);
@@ -538,13 +539,22 @@ void plan_most_shared_bytes(const struct plan *plan, size_t *heap, size_t *chann
 
 bool memory_part(const struct memory_estimate *estimate, int index, struct memory_part *out) {
     const struct memory_part parts[] = {
-#define MEMORY(field, name, doc) {name, doc, estimate->field},
+#define MEMORY(field, name, where, doc) {name, doc, estimate->field},
 #include "plan/memory.def"
 #undef MEMORY
     };
-    if (index >= (int)(sizeof parts / sizeof *parts)) return false;
-    *out = parts[index];
-    return true;
+    enum { HOST, DEVICE };
+    static const int where[] = {
+#define MEMORY(field, name, where, doc) where,
+#include "plan/memory.def"
+#undef MEMORY
+    };
+    for (int i = 0; i < (int)(sizeof parts / sizeof *parts); i++) {
+        if ((estimate->apart && where[i] == HOST) || index-- > 0) continue;
+        *out = parts[i];
+        return true;
+    }
+    return false;
 }
 
 size_t memory_sum(const struct memory_estimate *estimate) {

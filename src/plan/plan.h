@@ -44,7 +44,8 @@ struct chunk_plan {
 /* Predicted bytes of a rank, by purpose. What plans do not know, library and trace, is filled in by
  * the caller. */
 struct memory_estimate {
-#define MEMORY(field, name, doc) size_t field;
+    bool apart; /* the device has memory of its own: that alone is counted */
+#define MEMORY(field, ...) size_t field;
 #include "plan/memory.def"
 #undef MEMORY
 };

@@ -27,8 +27,8 @@ struct late_device {
     struct device base;
     struct device *ref;
     char *window; /* what the host knows, without access; SPAN_BYTES behind it what streams use */
-    size_t used;
-    struct stream *own; /* the default one */
+    size_t used, taken, peak; /* used: of the window, which is not used twice */
+    struct stream *own;       /* the default one */
     struct stream *stream[MOST_STREAMS];
     int streams; /* made so far */
 };
@@ -348,6 +348,8 @@ static enum status late_memory_new(struct device *device, size_t bytes, const ch
         return fail(STATUS_MEMORY, "no memory for %s on late:0", what);
     char *place = self->window + self->used;
     self->used += need;
+    self->taken += bytes;
+    if (self->taken > self->peak) self->peak = self->taken;
     CHECK(mprotect(place + SPAN_BYTES, need, PROT_READ | PROT_WRITE) == 0, "mprotect: %s",
           strerror(errno));
     *out = place;
@@ -359,6 +361,12 @@ static void late_memory_free(struct device *device, void *memory, size_t bytes) 
     char *place = there(late_of(device), memory);
     madvise(place, whole_pages(bytes), MADV_DONTNEED);
     mprotect(place, whole_pages(bytes), PROT_NONE);
+    late_of(device)->taken -= bytes;
+}
+
+static void late_memory_bytes(struct device *device, size_t *peak, size_t *all) {
+    *peak = late_of(device)->peak;
+    *all = SPAN_BYTES;
 }
 
 static enum status late_copy_in(struct device *device, void *to, const void *host, size_t bytes,
@@ -564,6 +572,7 @@ const struct backend backend_late = {
     .kernel_run = late_kernel_run,
     .memory_new = late_memory_new,
     .memory_free = late_memory_free,
+    .memory_bytes = late_memory_bytes,
     .pinned_new = host_memory_new,
     .pinned_free = host_memory_free,
     .pin = host_pin,

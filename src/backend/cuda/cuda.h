@@ -37,6 +37,7 @@ struct cuda_device {
     int major, minor;            /* compute capability */
     struct cuda_layout *layouts; /* interned; owned */
     bool said_host;              /* that some operations run on the host */
+    size_t taken, peak;          /* bytes of memory_new */
 };
 
 struct cuda_kernel;
@@ -95,7 +96,6 @@ void cuda_list(int count, char *text, size_t bytes);
 bool cuda_backend_part(int index, const char **name, char *text, size_t bytes);
 
 /* --- launch.c --- */
-
 /* Enqueues one of our kernels over `count` elements; over rows, a block or a warp each; over a grid
  * of 32 columns by `chunks`. `args` is the struct that kernels.def names. */
 enum status cuda_launch_elements(struct cuda_device *device, enum cuda_kernel_id id, int64_t count,
@@ -119,7 +119,6 @@ enum status cuda_launch_columns(struct cuda_device *device, enum cuda_kernel_id 
 enum status cuda_load_kernels(struct cuda_device *device);
 
 /* --- layout.c --- */
-
 const struct layout *cuda_plain(struct device *device, const struct tensor_type *type);
 /* Channels last of a tensor of rank 4; plain where that is the same. */
 const struct layout *cuda_image(struct device *device, const struct tensor_type *type);

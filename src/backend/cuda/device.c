@@ -208,14 +208,24 @@ static enum status cuda_memory_new(struct device *device, size_t bytes, const ch
     if (result != CUDA_SUCCESS) return cuda_fail(result, what);
     TRY_CUDA(cuMemsetD8Async(memory, 0, need, NULL));
     TRY_CUDA(cuStreamSynchronize(NULL));
+    struct cuda_device *self = cuda_device_of(device);
+    self->taken += need;
+    if (self->taken > self->peak) self->peak = self->taken;
     *out = (void *)(uintptr_t)memory;
     return STATUS_OK;
 }
 
 static void cuda_memory_free(struct device *device, void *memory, size_t bytes) {
-    (void)bytes;
-    if (memory && cuda_enter(cuda_device_of(device)) == STATUS_OK)
-        cuda_call.cuMemFree((CUdeviceptr)(uintptr_t)memory);
+    if (!memory || cuda_enter(cuda_device_of(device)) != STATUS_OK) return;
+    cuda_call.cuMemFree((CUdeviceptr)(uintptr_t)memory);
+    cuda_device_of(device)->taken -= bytes ? bytes : 1;
+}
+
+/* What its libraries take besides is not counted here. */
+static void cuda_memory_bytes(struct device *device, size_t *peak, size_t *all) {
+    *peak = cuda_device_of(device)->peak;
+    *all = 0;
+    cuda_call.cuDeviceTotalMem(all, cuda_device_of(device)->device);
 }
 
 static enum status cuda_pinned_new(struct device *device, size_t bytes, const char *what,
@@ -362,6 +372,7 @@ const struct backend backend_cuda = {
     .kernel_run = cuda_kernel_run,
     .memory_new = cuda_memory_new,
     .memory_free = cuda_memory_free,
+    .memory_bytes = cuda_memory_bytes,
     .pinned_new = cuda_pinned_new,
     .pinned_free = cuda_pinned_free,
     .pin = cuda_pin,

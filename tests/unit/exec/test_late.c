@@ -177,3 +177,24 @@ Test(exec_late, what_is_not_finite_stops_the_steps_behind_it, .timeout = 120) {
     expect_failure("--clip 1", "fc1.bias", 1, INFINITY, "parameter fc1.bias, read by linear");
     expect_failure("--deal 1x2", "fc2.weight", 128, 3e38f, "tensor fc2.relu, made by linear");
 }
+
+/* --- memory --- */
+
+/* What is predicted is the device's memory, within a twentieth of what is taken of it; after the
+ * second step nothing more is taken. */
+Test(exec_late, device_memory_is_predicted, .timeout = 120) {
+    late_add();
+    for (size_t i = 1; i < sizeof lines / sizeof *lines; i++) {
+        struct kit_run *run = kit_open("%s --device late --threads 1", lines[i]);
+        struct device *device = run->job.plan->device;
+        size_t begun, peak, all, predicted = plan_bytes(run->job.plan);
+        kit_steps(run, 2);
+        device->backend->memory_bytes(device, &begun, &all);
+        kit_steps(run, -1);
+        device->backend->memory_bytes(device, &peak, &all);
+        cr_expect_eq(peak, begun, "%s", lines[i]);
+        cr_expect(fabs((double)peak - (double)predicted) < 0.05 * (double)predicted,
+                  "%s: %zu predicted, %zu taken", lines[i], predicted, peak);
+        kit_close(&run);
+    }
+}
