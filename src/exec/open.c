@@ -106,13 +106,27 @@ static enum status make_runnables(struct engine *engine) {
     return STATUS_OK;
 }
 
+/* Copies of samples run beside computation. */
+static enum status pin_loader(struct engine *engine, const struct loader *loader, bool on) {
+    struct device *device = engine->plan->device;
+    void *memory;
+    size_t bytes;
+    if (!loader || !engine->apart) return STATUS_OK;
+    loader_memory(loader, &memory, &bytes);
+    if (on) return device->backend->pin(device, memory, bytes);
+    device->backend->unpin(device, memory, bytes);
+    return STATUS_OK;
+}
+
 static enum status open_loaders(struct engine *engine) {
     struct loader_config config = engine->plan->train_loader;
     if (engine->plan->chunk_count == 0) return STATUS_OK; /* a rank without a stage reads nothing */
     config.end_step = engine->plan->config.steps;
     if (config.end_step > 0)
         TRY(loader_open(engine->plan->config.dataset, &config, &engine->train));
-    return loader_open(engine->plan->config.dataset, &engine->plan->eval_loader, &engine->eval);
+    TRY(loader_open(engine->plan->config.dataset, &engine->plan->eval_loader, &engine->eval));
+    TRY(pin_loader(engine, engine->train, true));
+    return pin_loader(engine, engine->eval, true);
 }
 
 /* Every rank declares every group of a family, in the same order, and keeps its own. */
@@ -298,6 +312,8 @@ void engine_close(struct engine **pointer) {
     const struct plan *plan = engine->plan;
     engine_listen(engine, false);
     queues_await(engine); /* what is enqueued reads and writes what is freed here */
+    pin_loader(engine, engine->train, false);
+    pin_loader(engine, engine->eval, false);
     loader_free(&engine->train);
     loader_free(&engine->eval);
     for (int i = 0; i < PLAN_MAX_MICRO; i++) {

@@ -34,8 +34,10 @@ static enum status take_array(struct store *store, int array) {
     size_t bytes = elements_bytes(held);
     bool shared = layout->memory == MEMORY_COMM, apart = backend_of(store)->apart;
     if (shared && !apart) return comm_alloc(store->comm, bytes, names[layout->kind], &held->data);
-    if (shared && comm_size(store->comm) > 1)
+    if (shared && comm_size(store->comm) > 1) {
         TRY(comm_alloc(store->comm, bytes, names[layout->kind], &store->shared[array]));
+        TRY(backend_of(store)->pin(store->device, store->shared[array], bytes));
+    }
     return backend_of(store)->memory_new(store->device, bytes, names[layout->kind], &held->data);
 }
 
@@ -95,6 +97,8 @@ void store_free(struct store **pointer) {
     const struct backend *backend = backend_of(store);
     for (int i = 0; i < store->layout->array_count; i++) {
         bool own = store->layout->arrays[i].memory == MEMORY_DEVICE || backend->apart;
+        if (store->shared[i])
+            backend->unpin(store->device, store->shared[i], elements_bytes(&store->held[i]));
         if (own && store->held[i].data)
             backend->memory_free(store->device, store->held[i].data,
                                  elements_bytes(&store->held[i]));
