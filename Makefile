@@ -140,7 +140,7 @@ $(B)/stretto: $(MAIN_OBJ) $(B)/libstretto.a
 # --- tests ---------------------------------------------------------------------------------------------------------
 UNIT_SRC := $(sort $(shell find tests/unit tests/faults -name '*.c' 2>/dev/null))
 # The tests have a runner of their own: tests/plain_runner.c says why.
-UNIT_OBJ = $(UNIT_SRC:%.c=$(B)/%.o) $(B)/tests/plain_runner.o
+UNIT_OBJ = $(UNIT_SRC:%.c=$(B)/%.o) $(B)/tests/plain_runner.o $(B)/tests/late/late.o
 
 unit-tests: $(B)/unit-tests
 $(B)/unit-tests: $(UNIT_OBJ) $(B)/libstretto.a
@@ -153,7 +153,7 @@ $(B)/rank-probe: $(B)/tests/ranks/probe.o $(B)/libstretto.a
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
 # Trainings with ranks as threads, held against one device.
-$(B)/equal: $(B)/tests/equal/equal.o $(B)/libstretto.a
+$(B)/equal: $(B)/tests/equal/equal.o $(B)/tests/late/late.o $(B)/libstretto.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
@@ -270,7 +270,7 @@ test-mpich:
 # Every training of several ranks against one device, to the last bit; WAYS="matrix dp mpi" MODELS="mlp" RANKS="2 3" some
 # cells, CELLS=cover a few that cover all, as for SAN=address,undefined and SAN=thread.
 test-equal: all $(B)/equal
-	@B=$(B) SAN=$(SAN) WAYS='$(WAYS)' MODELS='$(MODELS)' RANKS='$(RANKS)' CELLS='$(CELLS)' scripts/test-equal
+	@B=$(B) SAN=$(SAN) WAYS='$(WAYS)' MODELS='$(MODELS)' RANKS='$(RANKS)' CELLS='$(CELLS)' DEVICE='$(DEVICE)' scripts/test-equal
 
 # Against PyTorch, in a Python environment that outlives `make clean`; VENV= names another, PYTHON=python3 takes the
 # packages that are there already.

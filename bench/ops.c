@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/copy.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "model/model.h"

@@ -1,31 +1,28 @@
-/* The registry of backends, the checks in front of their tables, and copies between plain host
- * memory and whatever layout a device keeps a tensor in. Those copies go through the backend's own
- * REORDER kernel, so no one else needs to know how a layout is arranged. */
-#include "backend/backend.h"
+/* The registry of backends, and the checks in front of their tables. */
+#include "backend/registry.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/host.h"
 #include "base/log.h"
 
 #define BACKEND(name) extern const struct backend backend_##name;
 #include "backend/backend.def"
 #undef BACKEND
 
-static const struct backend *const all[] = {
+static const struct backend *all[] = {
 #define BACKEND(name) &backend_##name,
 #include "backend/backend.def"
 #undef BACKEND
-    NULL,
+    NULL, NULL, /* of backend_add */
 };
 
-static const char *const names[] = {
+static const char *names[] = {
 #define BACKEND(name) #name,
 #define MISSING(name, needs) #name,
 #include "backend/backend.def"
 #undef BACKEND
-    NULL,
+    NULL, NULL, /* of backend_add */
 };
 
 const struct backend *const *backend_all(void) {
@@ -34,6 +31,13 @@ const struct backend *const *backend_all(void) {
 
 const char *backend_name_at(int index) {
     return names[index];
+}
+
+void backend_add(const struct backend *backend) {
+    size_t last = sizeof all / sizeof *all - 2;
+    CHECK(!all[last], "a second backend of the program's own");
+    all[last] = backend;
+    names[sizeof names / sizeof *names - 2] = backend->name;
 }
 
 const struct backend *backend_find(const char *name) {
@@ -115,74 +119,4 @@ enum status kernel_create(struct device *device, const struct op_call *call,
 void kernel_free(struct kernel **kernel) {
     if (*kernel) (*kernel)->device->backend->kernel_free(*kernel);
     *kernel = NULL;
-}
-
-/* --- plain copies --- */
-
-static enum status create_reorder(struct device *device, const struct layout *from,
-                                  const struct layout *to, struct kernel **out) {
-    struct op_call call = {.op = OP_REORDER, .in_count = 1, .out_count = 1};
-    call.attrs.reorder.to = to;
-    call.in[0] = from->type;
-    call.out[0] = to->type;
-    return kernel_create(device, &call, &from, out);
-}
-
-/* Runs a REORDER of device memory, with scratch memory of its own. */
-static enum status reorder(struct device *device, const struct layout *from,
-                           const struct layout *to, const void *source, void *target) {
-    const struct backend *backend = device->backend;
-    struct kernel *kernel = NULL;
-    void *scratch = NULL;
-    TRY(create_reorder(device, from, to, &kernel));
-    size_t bytes = kernel->scratch_bytes;
-    enum status status = STATUS_OK;
-    if (bytes) TRY_GOTO(backend->memory_new(device, bytes, "a copy's scratch", &scratch), done);
-    CHECK(kernel->in[0] == from && kernel->out[0] == to, "reorder between other layouts");
-    TRY_GOTO(kernel_run(kernel, (void *[]){(void *)source}, (void *[]){target}, scratch, NULL),
-             done);
-    TRY_GOTO(backend->stream_wait(NULL), done);
-done:
-    if (scratch) backend->memory_free(device, scratch, bytes);
-    kernel_free(&kernel);
-    return status;
-}
-
-enum status layout_to_plain(struct device *device, const struct layout *layout, const void *from,
-                            void *host) {
-    const struct backend *backend = device->backend;
-    const struct layout *plain = backend->plain(device, &layout->type);
-    void *between = NULL;
-    if (layout->plain) return backend->copy_out(device, host, from, layout->bytes);
-    if (host_has_memory_of(backend)) return reorder(device, layout, plain, from, host);
-    TRY(backend->memory_new(device, plain->bytes, "a plain copy", &between));
-    enum status status = reorder(device, layout, plain, from, between);
-    if (status == STATUS_OK) status = backend->copy_out(device, host, between, plain->bytes);
-    backend->memory_free(device, between, plain->bytes);
-    return status;
-}
-
-enum status layout_from_plain(struct device *device, const struct layout *layout, const void *host,
-                              void *to) {
-    const struct backend *backend = device->backend;
-    const struct layout *plain = backend->plain(device, &layout->type);
-    void *between = NULL;
-    if (layout->plain) return backend->copy_in(device, to, host, layout->bytes);
-    if (host_has_memory_of(backend)) return reorder(device, plain, layout, host, to);
-    TRY(backend->memory_new(device, plain->bytes, "a plain copy", &between));
-    enum status status = backend->copy_in(device, between, host, plain->bytes);
-    if (status == STATUS_OK) status = reorder(device, plain, layout, between, to);
-    backend->memory_free(device, between, plain->bytes);
-    return status;
-}
-
-enum status layout_warm_up(struct device *device, const struct layout *layout) {
-    const struct layout *plain = device->backend->plain(device, &layout->type);
-    struct kernel *kernel = NULL;
-    if (layout->plain) return STATUS_OK;
-    TRY(create_reorder(device, plain, layout, &kernel));
-    kernel_free(&kernel);
-    TRY(create_reorder(device, layout, plain, &kernel));
-    kernel_free(&kernel);
-    return STATUS_OK;
 }

@@ -1,16 +1,17 @@
 /* Backends: who runs operations, where memory is, and in which layout.
  *
  * A backend is a const table. `ref` runs the reference kernels of src/op on plain layouts and is
- * the template for new ones; `cpu` overlays it with oneDNN; a GPU backend fills the same slots with
- * real streams and events. Kernels are made once, at plan time, from an op_call and the layouts its
- * inputs already have; they say which layouts they want and which they give, so the planner can put
- * a REORDER where two do not meet. Running one allocates nothing. */
+ * the template for new ones; `cpu` overlays it with oneDNN; `cuda` fills the same slots with real
+ * streams and events. Kernels are made once, at plan time, from an op_call and the layouts its
+ * inputs have; they say which layouts they want and give, so the planner can put a REORDER where
+ * two do not meet. Running one allocates nothing. */
 #ifndef BACKEND_BACKEND_H
 #define BACKEND_BACKEND_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/exact.h"
 #include "base/status.h"
 #include "op/op.h"
 #include "optim/optim.h"
@@ -20,8 +21,8 @@ struct backend;
 /* Elements whose squares are summed as one: see array_squares. */
 enum { NORM_BLOCK = 1024 };
 
-/* How convolutions are computed: AUTO goes by the backend's rule for the shape; WINOGRAD is taken
- * wherever it can be; a backend that has one way only takes that. */
+/* How convolutions are computed: AUTO by the backend's rule for the shape; WINOGRAD wherever it can
+ * be; a backend that has one way only takes that. */
 enum conv_method { CONV_AUTO, CONV_DIRECT, CONV_WINOGRAD };
 
 /* An open device: one per rank (thread), not shared between threads. Backends extend it by
@@ -62,8 +63,11 @@ struct event;
 
 struct backend {
     const char *name, *help;
-    /* Local. Makes what kernels of an operation, on narrow types or not, would make when the first
-     * of the process runs, so that it can be measured before. NULL: nothing. */
+    /* Its memory is its own, reached by this table alone, and work on its streams is done later. Of
+     * others memory is the host's, and nothing is ever under way. */
+    bool apart;
+    /* Local. Makes what the first kernel of an operation, on narrow types or not, would make in this
+     * process, so that it can be measured before. NULL: nothing. */
     void (*warm_up)(struct device *device, enum op op, bool narrow);
 
     /* Local. Opens device `index` for a team of `threads`; the caller frees it with close. */
@@ -78,9 +82,9 @@ struct backend {
      * backend_tried_isa. NULL, or none yet: nothing to try. */
     const char *(*tried_isa)(void);
 
-    /* Local. What the device is made of, for doctor: the name of row `index`, and what this machine
-     * has of it (text NULL: only the name is asked for); false behind the last. The device is not
-     * opened for it; it logs nothing. NULL: describe says it all. */
+    /* Local. What the device is made of, for doctor: name of row `index`, and what this machine has
+     * of it (text NULL: the name alone); false behind the last. The device is not opened for it; it
+     * logs nothing. NULL: describe says it all. */
     bool (*part)(int index, const char **name, char *text, size_t bytes);
 
     /* Local. Are activations of this type computed here? STATUS_USAGE says why not. */
@@ -103,12 +107,22 @@ struct backend {
     enum status (*kernel_run)(struct kernel *kernel, void *const in[], void *const out[],
                               void *scratch, struct stream *stream);
 
-    /* Local, blocking. Device memory (64-byte aligned, zeroed) and copies between it and the host.
-     */
+    /* Local, blocking. Device memory (64-byte aligned, zeroed); memory of the host that copies run
+     * from and to beside other work; the same of memory that somebody else has. */
     enum status (*memory_new)(struct device *device, size_t bytes, const char *what, void **out);
     void (*memory_free)(struct device *device, void *memory, size_t bytes);
-    enum status (*copy_in)(struct device *device, void *to, const void *host, size_t bytes);
-    enum status (*copy_out)(struct device *device, void *host, const void *from, size_t bytes);
+    /* Local. The most that was taken of it at once, and all there is. NULL: it is the host's. */
+    void (*memory_bytes)(struct device *device, size_t *peak, size_t *all);
+    enum status (*pinned_new)(struct device *device, size_t bytes, const char *what, void **out);
+    void (*pinned_free)(struct device *device, void *memory, size_t bytes);
+    enum status (*pin)(struct device *device, void *memory, size_t bytes);
+    void (*unpin)(struct device *device, void *memory, size_t bytes);
+    /* Local, asynchronous on the stream. Between device memory and that of the host, which stays as
+     * it is until the copy is done. Blocking ones are in backend/copy.h. */
+    enum status (*copy_in)(struct device *device, void *to, const void *host, size_t bytes,
+                           struct stream *stream);
+    enum status (*copy_out)(struct device *device, void *host, const void *from, size_t bytes,
+                            struct stream *stream);
 
     /* Local, asynchronous on the stream. Arithmetic on arrays of device memory, of f32, bf16 or f16
      * (computed in f32, rounded once). Bits depend neither on the team nor on how an array is cut
@@ -121,9 +135,14 @@ struct backend {
      *     squares  sums[b]: of the squares of block b (NORM_BLOCK elements, the last one fewer) in
      *              f64, in an order fixed by the element's place in the block; not finite when any
      *              element is not
+     *     sum      adds some sums exactly to *total
+     *     decide   what the sum of the squares of all gradients means for the update, by
+     *              optim_decide: *stop is set where nothing may be updated any more, as where
+     *              `losses` (NULL: none) are not finite
      *     check    *bad becomes 1 where an element is not finite, and is left alone else
      *     update   one fused pass of an optimizer; *bad as above, of the parameters afterwards: one
-     *              that no gradient depends on is seen here alone */
+     *              that no gradient depends on is seen here alone. Step and spans are read before
+     *              the call returns */
     enum status (*array_copy)(struct device *device, void *to, const void *from, size_t bytes,
                               struct stream *stream);
     enum status (*array_fill)(struct device *device, const struct elements *to, float value,
@@ -132,38 +151,35 @@ struct backend {
                              const struct elements *from, struct stream *stream);
     enum status (*array_squares)(struct device *device, const struct elements *of, double *sums,
                                  struct stream *stream);
+    enum status (*array_sum)(struct device *device, const double *sums, int64_t count,
+                             struct exact_sum *total, struct stream *stream);
+    enum status (*array_decide)(struct device *device, const struct exact_sum *squares,
+                                const struct exact_sum *losses, double clip,
+                                struct optim_decision *out, int32_t *stop, struct stream *stream);
     enum status (*array_check)(struct device *device, const struct elements *of, int32_t *bad,
                                struct stream *stream);
     enum status (*array_update)(struct device *device, const struct optim_update *update,
                                 int32_t *bad, struct stream *stream);
 
-    /* Local. Streams and events; blocking only in *_wait on the host, which tells whether the work
-     * of the stream was done. */
+    /* Local. Streams and events. stream_wait and event_wait block until the device has come there,
+     * and tell whether the work before was done; event_done looks. An event never recorded is done;
+     * whoever waits already waits for the record before. event_ns: between two timed ones. */
     enum status (*stream_new)(struct device *device, struct stream **out);
     void (*stream_free)(struct device *device, struct stream *stream);
-    enum status (*stream_wait)(struct stream *stream);
-    enum status (*event_new)(struct device *device, struct event **out);
+    enum status (*stream_wait)(struct device *device, struct stream *stream);
+    enum status (*event_new)(struct device *device, bool timed, struct event **out);
     void (*event_free)(struct device *device, struct event *event);
     void (*event_record)(struct event *event, struct stream *stream);
     void (*stream_wait_event)(struct stream *stream, struct event *event);
+    enum status (*event_wait)(struct event *event);
+    enum status (*event_done)(struct event *event, bool *done);
+    enum status (*event_ns)(struct event *begin, struct event *end, int64_t *ns);
 };
 
 /* Local. The registered backends: by name (NULL when there is none), and the whole table, NULL
  * terminated. */
 const struct backend *backend_find(const char *name);
 const struct backend *const *backend_all(void);
-/* Local. Name of row `index` of backend.def, those that the build lacks included; NULL behind the
- * last. */
-const char *backend_name_at(int index);
-
-/* Local. What --device says: "cuda:0,2" for local rank 1 is "cuda" and 2; without numbers, 0. The
- * backend is one of this build: STATUS_USAGE, logged. */
-enum status device_named(const char *text, int local_rank, const char **backend, int *index);
-
-/* Local. Which instruction set this process has tried and found to work; NULL when it has not. A
- * process started on the same machine with that text in the variable need not try again. */
-const char *backend_tried_isa(void);
-#define BACKEND_TRIED_ISA "STRETTO_TRIED_ISA"
 
 /* Local. Thin wrappers: check, then dispatch. device_close and kernel_free accept NULL and clear
  * the pointer. */
@@ -176,15 +192,5 @@ static inline enum status kernel_run(struct kernel *kernel, void *const in[], vo
                                      void *scratch, struct stream *stream) {
     return kernel->device->backend->kernel_run(kernel, in, out, scratch, stream);
 }
-
-/* Local, blocking. Copies one tensor between host memory in plain order and device memory in
- * `layout`. */
-enum status layout_to_plain(struct device *device, const struct layout *layout, const void *from,
-                            void *host);
-enum status layout_from_plain(struct device *device, const struct layout *layout, const void *host,
-                              void *to);
-/* Local. Makes the kernels of both and drops them: what the library takes for such kernels, its
- * code above all, is resident afterwards. */
-enum status layout_warm_up(struct device *device, const struct layout *layout);
 
 #endif

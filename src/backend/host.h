@@ -8,12 +8,10 @@
 
 enum status host_memory_new(struct device *device, size_t bytes, const char *what, void **out);
 void host_memory_free(struct device *device, void *memory, size_t bytes);
-enum status host_copy(struct device *device, void *to, const void *from, size_t bytes);
-
-/* Local. Whether the memory of a backend is the host's: its kernels read and write what malloc
- * gives.
- */
-bool host_has_memory_of(const struct backend *backend);
+enum status host_copy(struct device *device, void *to, const void *from, size_t bytes,
+                      struct stream *stream);
+enum status host_pin(struct device *device, void *memory, size_t bytes);
+void host_unpin(struct device *device, void *memory, size_t bytes);
 
 /* On one thread, the definition. */
 enum status host_array_copy(struct device *device, void *to, const void *from, size_t bytes,
@@ -24,6 +22,11 @@ enum status host_array_add(struct device *device, const struct elements *into,
                            const struct elements *from, struct stream *stream);
 enum status host_array_squares(struct device *device, const struct elements *of, double *sums,
                                struct stream *stream);
+enum status host_array_sum(struct device *device, const double *sums, int64_t count,
+                           struct exact_sum *total, struct stream *stream);
+enum status host_array_decide(struct device *device, const struct exact_sum *squares,
+                              const struct exact_sum *losses, double clip,
+                              struct optim_decision *out, int32_t *stop, struct stream *stream);
 enum status host_array_check(struct device *device, const struct elements *of, int32_t *bad,
                              struct stream *stream);
 enum status host_array_update(struct device *device, const struct optim_update *update,
@@ -38,14 +41,21 @@ bool host_all_finite(const float *values, int64_t count);
 bool host_update_chunk(const struct optim_update *update, const struct optim_span *span,
                        int64_t chunk);
 void host_check_update(const struct optim_update *update);
+/* What was decided for it, as an update without a decision: `step` is that one's; false: nothing is
+ * updated. */
+bool host_decided(const struct optim_update *update, struct optim_step *step,
+                  struct optim_update *out);
 
-/* Handles are NULL. */
+/* Handles are NULL, and everything is done. */
 enum status host_stream_new(struct device *device, struct stream **out);
 void host_stream_free(struct device *device, struct stream *stream);
-enum status host_stream_wait(struct stream *stream);
-enum status host_event_new(struct device *device, struct event **out);
+enum status host_stream_wait(struct device *device, struct stream *stream);
+enum status host_event_new(struct device *device, bool timed, struct event **out);
 void host_event_free(struct device *device, struct event *event);
 void host_event_record(struct event *event, struct stream *stream);
 void host_stream_wait_event(struct stream *stream, struct event *event);
+enum status host_event_wait(struct event *event);
+enum status host_event_done(struct event *event, bool *done);
+enum status host_event_ns(struct event *begin, struct event *end, int64_t *ns);
 
 #endif

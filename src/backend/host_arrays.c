@@ -74,6 +74,22 @@ enum status host_array_squares(struct device *device, const struct elements *of,
     return STATUS_OK;
 }
 
+enum status host_array_sum(struct device *device, const double *sums, int64_t count,
+                           struct exact_sum *total, struct stream *stream) {
+    (void)device, (void)stream;
+    for (int64_t i = 0; i < count; i++) exact_add(total, sums[i]);
+    return STATUS_OK;
+}
+
+enum status host_array_decide(struct device *device, const struct exact_sum *squares,
+                              const struct exact_sum *losses, double clip,
+                              struct optim_decision *out, int32_t *stop, struct stream *stream) {
+    (void)device, (void)stream;
+    if (losses && losses->special != 0) *stop = 1;
+    optim_decide(exact_total(squares), clip, out, stop);
+    return STATUS_OK;
+}
+
 enum status host_array_check(struct device *device, const struct elements *of, int32_t *bad,
                              struct stream *stream) {
     (void)device, (void)stream;
@@ -121,10 +137,23 @@ void host_check_update(const struct optim_update *update) {
           dtype_name(gradient->dtype));
 }
 
-enum status host_array_update(struct device *device, const struct optim_update *update,
-                              int32_t *bad, struct stream *stream) {
+bool host_decided(const struct optim_update *update, struct optim_step *step,
+                  struct optim_update *out) {
+    *out = *update;
+    if (!update->decision) return true;
+    *step = *update->step;
+    step->gradient_scale = update->decision->scale;
+    out->step = step;
+    return !update->decision->skip;
+}
+
+enum status host_array_update(struct device *device, const struct optim_update *given, int32_t *bad,
+                              struct stream *stream) {
     (void)device, (void)stream;
-    host_check_update(update);
+    struct optim_step step;
+    struct optim_update own, *update = &own;
+    host_check_update(given);
+    if (!host_decided(given, &step, update)) return STATUS_OK;
     for (int i = 0; i < update->span_count; i++) {
         const struct optim_span *span = &update->spans[i];
         for (int64_t c = 0; c * HOST_CHUNK < span->count; c++)

@@ -18,7 +18,6 @@
 #include <zlib.h>
 
 #include "backend/backend.h"
-#include "backend/host.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/text.h"
@@ -334,7 +333,7 @@ void doctor_look_device(const struct check *check, struct finding *out) {
     const char *name = check->data;
     struct cores_share share;
     doctor_rank_share(&share);
-    bool optional = !host_has_memory_of(backend_find(name)); /* a device that a machine may lack */
+    bool optional = backend_find(name)->apart; /* a device that a machine may lack */
     char said[512] = "";
     if (optional) log_capture(said, sizeof said);
     enum status status = device_open(name, 0, cores_threads(&share), &device);

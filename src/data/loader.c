@@ -382,6 +382,11 @@ void loader_release(struct loader *loader) {
     pthread_mutex_unlock(&loader->lock);
 }
 
+void loader_memory(const struct loader *loader, void **memory, size_t *bytes) {
+    *memory = loader->region.base;
+    *bytes = loader->region.bytes;
+}
+
 struct loader_spent loader_spent(struct loader *loader) {
     pthread_mutex_lock(&loader->lock);
     struct loader_spent spent = loader->spent;

@@ -74,6 +74,9 @@ enum status loader_next(struct loader *loader, const struct step_batch **out);
  * more. */
 void loader_release(struct loader *loader);
 
+/* Local. All its memory, for whoever copies from it. */
+void loader_memory(const struct loader *loader, void **memory, size_t *bytes);
+
 /* Local. Processor time of the workers so far, and the samples they read in it. */
 struct loader_spent {
     int64_t ns, samples;

@@ -1,147 +1,51 @@
 /* Advancing through a list of instructions: see engine_advance in state.h.
  *
- * Before an instruction touches a buffer, what was posted on that buffer must be done: which
- * buffers those are is said by program/resource.h. All waiting for other
- * ranks happens in engine_wait, so one process can drive many ranks, and a wait that lasts is
- * explained from one place. */
+ * Before an instruction touches a buffer, what was posted on that buffer must be done (posted.h).
+ * All waiting for other ranks happens in engine_wait, so one process can drive many ranks, and a
+ * wait that lasts is explained from one place. */
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "exec/handlers.h"
+#include "exec/queues.h"
 #include "exec/state.h"
+#include "exec/tally.h"
 
-/* Whoever watches is told of training; evaluating and saving are each one thing to it, which
- * train.h tells. */
-static const struct engine_observer *observer_of(const struct engine *engine) {
+const struct engine_observer *engine_watcher(const struct engine *engine) {
     static const struct engine_observer nobody = {0};
     bool trains = engine->list_name == LIST_START || list_is_step(engine->list_name) ||
                   engine->list_name == LIST_DRAIN;
     return trains ? &engine->state->observer : &nobody;
 }
 
-/* --- what is under way --- */
-
-/* Kept at the first of the buffers that it is under way on; a second one points there. */
-static struct posted *posted_at(struct engine *engine, int buffer) {
-    struct posted *place = &engine->posted[buffer];
-    return place->instr ? place : place->by;
-}
-
-struct posted *engine_posted(struct engine *engine, const struct instr *instr) {
-    return &engine->posted[resource_posted(&engine->map, instr).buffer[0]];
-}
-
-bool engine_is_under_way(const struct engine *engine, enum resource kind) {
-    return engine->posted[engine->map.first[kind]].instr;
-}
-
-static struct posted *posted_on(struct engine *engine, const struct instr *instr, char letter) {
-    struct touched touched = resource_touched(&engine->map, instr, letter);
-    struct posted *found = NULL;
-    for (int i = 0; i < touched.count && !found; i++) found = posted_at(engine, touched.first + i);
-    for (int i = 0; i < touched.also_count && !found; i++)
-        found = posted_at(engine, touched.also[i]);
-    return found;
-}
-
-static struct posted *first_posted(struct engine *engine, const struct instr *instr) {
-    const struct instr_row *row = instr_row(instr);
-    struct posted *found = NULL;
-    if (engine->under_way == 0) return NULL;
-    for (const char *letter = row->reads; *letter && !found; letter++)
-        found = posted_on(engine, instr, *letter);
-    for (const char *letter = row->writes; *letter && !found; letter++)
-        found = posted_on(engine, instr, *letter);
-    return found;
-}
-
-/* It is found at its second buffer, too, while it is under way. */
-static void note_second(struct engine *engine, const struct instr *instr, struct posted *posted) {
-    struct posted_on on = resource_posted(&engine->map, instr);
-    if (on.count > 1) engine->posted[on.buffer[1]].by = posted;
-}
-
-static int buffer_count(const struct engine *engine) {
-    return engine->map.first[RESOURCE_COUNT];
-}
-
-/* The hooks of the communicator, which holds its lock. */
-static enum status on_post(void *context, const struct comm_event *event) {
-    struct posted *posting = ((struct engine *)context)->posting;
-    if (!posting) return STATUS_OK;
-    posting->group = event->group;
-    posting->sequence = event->sequence;
-    posting->begin_ns = event->begin_ns;
-    posting->end_ns = posting->start_ns = 0;
-    return STATUS_OK;
-}
-
-static void on_done(void *context, const struct comm_event *event) {
-    struct engine *engine = context;
-    for (int i = 0; i < buffer_count(engine); i++) {
-        struct posted *posted = &engine->posted[i];
-        if (posted->group != event->group || posted->sequence != event->sequence) continue;
-        posted->end_ns = event->end_ns;
-        posted->start_ns = event->start_ns;
-    }
-}
-
-void engine_listen(struct engine *engine, bool on) {
-    struct comm_hooks hooks = {engine, on_post, on_done};
-    if (engine->comm) comm_set_hooks(engine->comm, on ? &hooks : NULL);
-}
-
-static enum status finish(struct engine *engine, struct posted *posted) {
-    const struct instr *instr = posted->instr;
-    const struct engine_observer *observer = observer_of(engine);
-    posted->instr = NULL;
-    engine->under_way--;
-    note_second(engine, instr, NULL);
-    if (observer->posted)
-        observer->posted(observer->context, instr, posted->step->number, posted->begin_ns,
-                         posted->end_ns);
-    enum status status = handlers[instr->op].finish(engine, instr);
-    engine->now_ns = clock_ns();
-    return status;
-}
-
-static void await(struct engine *engine, struct posted *posted) {
-    engine->awaiting = &posted->request;
-    engine->awaited = posted->instr;
-    engine->awaited_at = posted;
-}
-
-/* Finishes what is done of all that the instruction must await; engine->awaiting is the first that
- * is not. */
-static enum status settle(struct engine *engine, const struct instr *instr) {
-    for (struct posted *posted; (posted = first_posted(engine, instr));) {
-        bool done;
-        TRY(engine->comm_status);
-        TRY(comm_test(&posted->request, &done));
-        if (!done) {
-            await(engine, posted);
-            return STATUS_OK;
-        }
-        TRY(finish(engine, posted));
-    }
-    return STATUS_OK;
-}
-
 /* --- one instruction --- */
 
+/* One rank has nobody to tell its losses and its norm: they are told when the device is done. */
+static bool is_told_later(const struct engine *engine, const struct instr *instr) {
+    return engine_ahead(engine) > 0 && list_is_step(engine->list_name) &&
+           (instr->op == INSTR_REPORT || instr->op == INSTR_NORM);
+}
+
+/* Operations of a group are posted in one order: what goes out for those before comes first. */
+static enum status run(struct engine *engine, const struct instr *instr) {
+    const struct instr_row *row = instr_row(instr);
+    bool meets = row->meets == MEETS_SHARERS ? instr_shares(instr) : row->meets != MEETS_NOBODY;
+    if (engine->apart && meets) TRY(posted_move(engine, true));
+    TRY(handlers[instr->op].run(engine, instr));
+    if (!engine->awaiting) queues_use_slot(engine, instr);
+    return STATUS_OK;
+}
+
 static enum status run_or_post(struct engine *engine, const struct instr *instr) {
-    const struct handler *handler = &handlers[instr->op];
-    if (instr_row(instr)->queue == QUEUE_COMPUTE) return handler->run(engine, instr);
-    struct posted *posted = engine->posting = engine_posted(engine, instr);
-    posted->step = engine->step;
-    enum status status = handler->post(engine, instr, &posted->request);
-    engine->posting = NULL;
-    TRY(status);
-    if (!posted->request) return handler->finish(engine, instr); /* it needed nobody */
-    posted->instr = instr;
-    engine->under_way++;
-    note_second(engine, instr, posted);
-    return comm_progress(engine->comm);
+    if (instr_row(instr)->queue == QUEUE_COMPUTE) return run(engine, instr);
+    if (!is_told_later(engine, instr)) return posted_begin(engine, instr);
+    struct step *step = engine->step;
+    int at = 0;
+    while (at < step->untold_count && step->untold[at]->op != instr->op) at++;
+    if (at == step->untold_count) step->untold_count++; /* a second NORM counts the same */
+    step->untold[at] = instr;
+    return handlers[instr->op].prepare(engine, instr);
 }
 
 /* Instructions are timed by their category, less what they spent on communication. One that goes on
@@ -177,7 +81,7 @@ void engine_begin_list(struct engine *engine, enum list_name name) {
 }
 
 enum status engine_advance(struct engine *engine, bool *ended) {
-    const struct engine_observer *observer = observer_of(engine);
+    const struct engine_observer *observer = engine_watcher(engine);
     *ended = engine->at == engine->list->count;
     if (*ended) return STATUS_OK;
     const struct instr *instr = &engine->list->items[engine->at];
@@ -187,7 +91,7 @@ enum status engine_advance(struct engine *engine, bool *ended) {
     engine->awaiting = NULL;
     engine->awaited = instr;
     engine->awaited_at = NULL;
-    TRY(settle(engine, instr));
+    TRY(posted_settle(engine, instr));
     if (!engine->awaiting) TRY(run_timed(engine, instr));
     if (engine->awaiting) return STATUS_OK;
     if (observer->instr)
@@ -209,11 +113,13 @@ static void note_wait(struct engine *engine, int64_t begin, int64_t end) {
 }
 
 enum status engine_wait(struct engine *engine) {
-    const struct engine_observer *observer = observer_of(engine);
+    const struct engine_observer *observer = engine_watcher(engine);
     const struct instr *waiter =
         engine->at < engine->list->count ? &engine->list->items[engine->at] : NULL;
     int64_t begin = clock_ns();
-    enum status status = comm_wait(engine->awaiting);
+    /* What others need of this rank's device comes first. */
+    enum status status = engine->apart ? posted_move(engine, true) : STATUS_OK;
+    if (status == STATUS_OK) status = comm_wait(engine->awaiting);
     int64_t end = engine->now_ns = clock_ns();
     if (status == STATUS_OK) note_wait(engine, begin, end);
     engine->awaiting = NULL;
@@ -222,35 +128,21 @@ enum status engine_wait(struct engine *engine) {
     return status;
 }
 
-static enum status await_posted(struct engine *engine, struct posted *posted) {
-    await(engine, posted);
-    TRY(engine_wait(engine));
-    return finish(engine, posted);
-}
-
 enum status engine_await_losses(struct engine *engine) {
     struct posted *losses = &engine->posted[engine->map.first[RESOURCE_LOSSES]];
-    return losses->instr ? await_posted(engine, losses) : STATUS_OK;
+    return losses->instr ? posted_await(engine, losses) : STATUS_OK;
 }
 
-/* All that is under way, or (leave) all but that on what lasts. */
-static enum status settle_rest(struct engine *engine, bool leave) {
-    for (int i = 0; engine->under_way > 0 && i < buffer_count(engine); i++)
-        if (engine->posted[i].instr && !(leave && resource_lasts(&engine->map, i)))
-            TRY(await_posted(engine, &engine->posted[i]));
-    return STATUS_OK;
-}
-
-/* What a list left under way when it failed is nobody's any more. */
 static enum status failed(struct engine *engine, enum status status) {
-    for (int i = 0; i < buffer_count(engine); i++)
-        engine->posted[i].instr = NULL, engine->posted[i].by = NULL;
-    engine->under_way = 0;
+    posted_forget(engine);
     return status;
 }
 
 enum status engine_settle(struct engine *engine) {
-    enum status status = settle_rest(engine, false);
+    enum status status = posted_await_all(engine, false);
+    CHECK(engine->unfinished == 0, "%d steps are under way", engine->unfinished);
+    if (status == STATUS_OK) status = posted_move(engine, true);
+    if (status == STATUS_OK) status = queues_await(engine);
     return status == STATUS_OK ? status : failed(engine, status);
 }
 
@@ -259,7 +151,12 @@ static enum status run_list(struct engine *engine, bool step) {
         TRY(engine_advance(engine, &ended));
         if (engine->awaiting) TRY(engine_wait(engine));
     }
-    return settle_rest(engine, step);
+    TRY(posted_await_all(engine, step));
+    if (step) return STATUS_OK;
+    if (engine->list_name == LIST_EVAL) TRY(queues_read_told(engine, engine->step));
+    TRY(queues_await(engine));
+    tally_read(engine->step); /* of a round of evaluation */
+    return STATUS_OK;
 }
 
 /* The verifier has looked at each step that can follow another. */

@@ -3,6 +3,7 @@
  */
 #include <stdlib.h>
 
+#include "backend/copy.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "exec/engine.h"

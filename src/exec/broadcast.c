@@ -7,9 +7,11 @@
  * parameters has no such buffer. */
 #include <stdlib.h>
 
+#include "backend/copy.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "exec/handlers.h"
+#include "exec/queues.h"
 #include "exec/state.h"
 
 /* What is given: all arrays that every member holds whole, but for the gradients; or running
@@ -36,20 +38,26 @@ static const struct elements *staging_of(const struct engine *engine) {
     return in_place(engine) ? being_given(engine) : store_staging(engine->store);
 }
 
+/* Where others reach the staging; of a device that is apart that is memory of the host, which the
+ * pieces go to straight. */
+static char *reached(const struct engine *engine) {
+    return store_shared(engine->store, staging_of(engine)->data);
+}
+
+static bool copies(const struct engine *engine) {
+    return engine->apart || !in_place(engine);
+}
+
 static enum status give_piece(struct engine *engine) {
-    struct device *device = engine->plan->device;
     const struct broadcast_run *run = &engine->broadcast;
     char *data = being_given(engine)->data;
-    return device->backend->array_copy(device, staging_of(engine)->data, data + run->done,
-                                       run->piece, NULL);
+    return device_copy_out(engine->plan->device, reached(engine), data + run->done, run->piece);
 }
 
 static enum status take_piece(struct engine *engine) {
-    struct device *device = engine->plan->device;
     const struct broadcast_run *run = &engine->broadcast;
     char *data = being_given(engine)->data;
-    return device->backend->array_copy(device, data + run->done, staging_of(engine)->data,
-                                       run->piece, NULL);
+    return device_copy_in(engine->plan->device, data + run->done, reached(engine), run->piece);
 }
 
 static enum status post_piece(struct engine *engine, struct comm_group *group) {
@@ -59,15 +67,15 @@ static enum status post_piece(struct engine *engine, struct comm_group *group) {
     CHECK(room > 0, "array %d has no buffer to go through", run->array);
     run->piece = left < room ? left : room;
     if (run->piece > run->most) run->most = run->piece;
-    if (comm_group_member(group) == 0 && !in_place(engine)) TRY(give_piece(engine));
+    if (comm_group_member(group) == 0 && copies(engine)) TRY(give_piece(engine));
     engine->awaiting = &engine->request;
-    return comm_broadcast(group, 0, staging_of(engine)->data, run->piece, &engine->request);
+    return comm_broadcast(group, 0, reached(engine), run->piece, &engine->request);
 }
 
 /* The piece has come. Others may still read the staging: it is free again after a meeting. */
 static enum status end_piece(struct engine *engine, struct comm_group *group) {
     struct broadcast_run *run = &engine->broadcast;
-    if (comm_group_member(group) != 0 && !in_place(engine)) TRY(take_piece(engine));
+    if (comm_group_member(group) != 0 && copies(engine)) TRY(take_piece(engine));
     run->done += run->piece;
     run->releasing = true;
     engine->awaiting = &engine->request;
@@ -92,12 +100,12 @@ static void end_step(struct engine *engine) {
 static enum status end_broadcast(struct engine *engine) {
     struct device *device = engine->plan->device;
     engine->broadcast.active = false;
-    if (in_place(engine)) return STATUS_OK;
+    if (engine->apart || in_place(engine)) return STATUS_OK;
     const struct elements *staging = staging_of(engine);
     size_t each = dtype_bytes(staging->dtype);
     struct elements dirty =
         elements_part(staging, 0, (int64_t)((engine->broadcast.most + each - 1) / each));
-    return device->backend->array_fill(device, &dirty, 0, NULL);
+    return device->backend->array_fill(device, &dirty, 0, engine->stream[STREAM_COMPUTE]);
 }
 
 /* Goes on with what is under way; called again after each meeting. *done tells that all was given.
@@ -147,16 +155,16 @@ static enum status keep_own(struct engine *engine) {
     struct device *device = engine->plan->device;
     const struct elements *own = statistics_of(engine);
     engine->own_statistics = mem_new(elements_bytes(own));
-    return device->backend->copy_out(device, engine->own_statistics, own->data,
-                                     elements_bytes(own));
+    return device_copy_out(device, engine->own_statistics, own->data, elements_bytes(own));
 }
 
 enum status restore_statistics(struct engine *engine) {
     struct device *device = engine->plan->device;
     const struct elements *own = statistics_of(engine);
     if (!engine->own_statistics) return STATUS_OK;
+    TRY(queues_await(engine));
     enum status status =
-        device->backend->copy_in(device, own->data, engine->own_statistics, elements_bytes(own));
+        device_copy_in(device, own->data, engine->own_statistics, elements_bytes(own));
     free(engine->own_statistics);
     engine->own_statistics = NULL;
     return status;

@@ -5,6 +5,8 @@
  * first element of a cut tensor keeps it, in plain order, until WRITE. Slices are those of a
  * reduce-scatter of the bucket (comm_slice). Tensors that lie in one slice need no copy. */
 
+#include "backend/copy.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "exec/handlers.h"
 #include "exec/saving.h"
@@ -29,11 +31,12 @@ static enum status post_gather(struct engine *engine, const struct instr *instr)
         struct elements from = store_elements(engine->store, engine->saving->collect.array,
                                               range.begin + own.begin, own.count),
                         to = elements_part(&all, own.begin, own.count);
-        TRY(device->backend->array_copy(device, to.data, from.data, elements_bytes(&to), NULL));
+        TRY(device_copy_out(device, store_shared(engine->store, to.data), from.data,
+                            elements_bytes(&to)));
     }
-    TRY(device->backend->stream_wait(NULL));
     engine->awaiting = &engine->request;
-    return comm_all_gather(group, all.data, all.count, &engine->request);
+    return comm_all_gather(group, store_shared(engine->store, all.data), all.count,
+                           &engine->request);
 }
 
 static enum status keep(struct engine *engine, int item, const struct state_item *of,
@@ -54,6 +57,9 @@ static enum status keep_cut(struct engine *engine, const struct instr *instr) {
     const struct state_item *items = state_items(layout, array, &count);
     struct slice range;
     struct elements all = staging_of(engine, instr, &range);
+    if (engine->apart)
+        TRY(device_copy_in(engine->plan->device, all.data, store_shared(engine->store, all.data),
+                           elements_bytes(&all)));
     for (int i = 0; i < count; i++) {
         const struct state_item *of = &items[i];
         if (of->begin < range.begin || of->begin >= range.begin + range.count) continue;
@@ -75,7 +81,8 @@ static enum status end(struct engine *engine, const struct instr *instr) {
     struct slice range;
     struct elements all = staging_of(engine, instr, &range);
     engine->saving->collect = (struct collect_run){0};
-    return engine->plan->device->backend->array_fill(engine->plan->device, &all, 0, NULL);
+    return engine->plan->device->backend->array_fill(engine->plan->device, &all, 0,
+                                                     engine->stream[STREAM_COMPUTE]);
 }
 
 /* Called again after each meeting: array by array, gathered and then released. */

@@ -6,6 +6,7 @@
  * over the largest tensors that models have. */
 #include <stdlib.h>
 
+#include "backend/copy.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -33,8 +34,7 @@ static enum status hash_slices(const struct store *store, int array, const struc
         struct elements part = store_elements(store, array, begin, end - begin);
         size_t bytes = (size_t)part.count * dtype_bytes(part.dtype);
         void *copy = mem_new(bytes);
-        enum status status =
-            store->device->backend->array_copy(store->device, copy, part.data, bytes, NULL);
+        enum status status = device_copy_out(store->device, copy, part.data, bytes);
         *sum += hash64(HASH64_START, copy, bytes);
         free(copy);
         TRY(status);

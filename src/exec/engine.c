@@ -6,23 +6,27 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mem.h"
+#include "exec/queues.h"
 #include "exec/state.h"
 #include "exec/tally.h"
+
+const void *bound_source(const struct step *step, const struct runnable *runnable, int index,
+                         const struct micro_batch *samples) {
+    const struct input_binding *input = &runnable->input[index];
+    if (input->source == INPUT_FIELD) return samples->field[input->index];
+    return input->source == INPUT_KEY ? (const void *)samples->sample_key
+                                      : &step->read->seed[input->index];
+}
 
 void bind_inputs(const struct step *step, struct runnable *runnable, int slot,
                  const struct micro_batch *samples) {
     const struct graph *graph = runnable->plan->graph;
     void **address = runnable->slot[slot].address;
-    void *source[GRAPH_MAX_INPUTS];
-    for (int i = 0; i < graph->input_count; i++) {
-        const struct input_binding *input = &runnable->input[i];
-        if (input->source == INPUT_FIELD) source[i] = samples->field[input->index];
-        if (input->source == INPUT_KEY) source[i] = (void *)samples->sample_key;
-        if (input->source == INPUT_SEED) source[i] = (void *)&step->seed[input->index];
-    }
     for (int v = 0; v < graph->value_count; v++) {
         const struct value *root = &graph->values[graph->values[v].root];
-        if (root->kind == VALUE_INPUT) address[v] = source[root->index];
+        if (root->kind != VALUE_INPUT) continue;
+        address[v] = (void *)(uintptr_t)bound_source(step, runnable, root->index, samples);
     }
 }
 
@@ -49,7 +53,8 @@ enum status engine_agree(struct engine *engine, enum status own) {
 void engine_progress(struct engine *engine) {
     if (engine->under_way == 0 || engine->comm_status != STATUS_OK) return;
     int64_t begin = clock_ns();
-    engine->comm_status = comm_progress(engine->comm);
+    if (engine->apart) engine->comm_status = posted_move(engine, false);
+    if (engine->comm_status == STATUS_OK) engine->comm_status = comm_progress(engine->comm);
     engine->step->times.of[TIME_COMM] += clock_ns() - begin;
 }
 
@@ -87,7 +92,8 @@ void step_begin(struct step *step) {
 /* Makes it the step of this number, of which nothing has run. */
 static void step_renew(struct step *step, int64_t number) {
     step->number = number;
-    step->normed = step->updated = false;
+    step->normed = step->updated = step->decided = false;
+    step->untold_count = 0;
     step->asked = (struct step_request){0};
 }
 
@@ -97,8 +103,8 @@ static int64_t step_in_epoch(const struct engine *engine) {
 
 void engine_find_place(struct engine *engine) {
     int64_t number = engine->state->done.step;
-    for (int i = 0; i < STEP_RING; i++) step_renew(&engine->ring[i], -1);
-    engine->step = &engine->ring[number % STEP_RING];
+    for (int i = 0; i < engine->ring_count; i++) step_renew(&engine->ring[i], -1);
+    engine->step = &engine->ring[number % engine->ring_count];
     step_renew(engine->step, number);
 }
 
@@ -110,6 +116,7 @@ int64_t engine_steps_left(const struct engine *engine) {
 
 void engine_seek(struct engine *engine, int64_t step) {
     const struct run_config *config = &engine->plan->config;
+    CHECK(queues_clear_stop(engine) == STATUS_OK, "the device has failed");
     engine->state->done.step = step;
     engine->state->next = (struct train_position){step / config->steps_per_epoch,
                                                   step % config->steps_per_epoch * config->batch};
@@ -132,18 +139,18 @@ double engine_lr(const struct engine *engine) {
 }
 
 /* The short last step of an epoch has a list of its own. */
-static enum list_name list_of_next(const struct engine *engine) {
+static enum list_name list_at(const struct engine *engine, int64_t step_in_epoch) {
     const struct plan *plan = engine->plan;
-    bool last = step_in_epoch(engine) == plan->config.steps_per_epoch - 1;
+    bool last = step_in_epoch == plan->config.steps_per_epoch - 1;
     return last && plan->last_samples ? LIST_LAST : LIST_BODY;
 }
 
-/* Samples of the step under way, over all ranks. */
-static int64_t step_samples(const struct engine *engine) {
+/* Samples of a step, over all ranks. */
+static int64_t step_samples(const struct engine *engine, const struct step *step) {
     const struct run_config *config = &engine->plan->config;
-    int64_t total = 0;
-    if (engine->step->batch) return engine->step->batch->step_samples;
-    if (list_of_next(engine) == LIST_BODY) return config->batch;
+    int64_t total = 0, place = step->begin.sample / config->batch;
+    if (step->batch) return step->batch->step_samples;
+    if (list_at(engine, place) == LIST_BODY) return config->batch;
     for (int g = 0; g < config->replicas * config->micro_batches; g++)
         total += engine->plan->last_samples[g];
     return total;
@@ -152,11 +159,11 @@ static int64_t step_samples(const struct engine *engine) {
 /* Until the slowest rank had come this far there was nobody to communicate with, and until a
  * message was sent nothing to wait for but its sender. A rank that came late to a group because it
  * waited for a message was waited for no less. */
-static int64_t idle_ns(const struct engine *engine) {
-    const struct step_times *times = &engine->step->times;
-    double own_ms = engine->step->share.came_ms, slowest_ms = own_ms;
+static int64_t idle_ns(const struct engine *engine, const struct step *step) {
+    const struct step_times *times = &step->times;
+    double own_ms = step->share.came_ms, slowest_ms = own_ms;
     for (int r = 0; r < comm_size(engine->comm); r++)
-        slowest_ms = fmax(slowest_ms, engine->step->shares[r].came_ms);
+        slowest_ms = fmax(slowest_ms, step->shares[r].came_ms);
     int64_t idle = (int64_t)((slowest_ms - own_ms) * 1e6);
     int64_t groups = times->of[TIME_COMM] - times->message_ns;
     return times->unsent_ns + (idle < groups ? idle : groups);
@@ -170,19 +177,19 @@ static double own_loss(const struct tally *tally, int losses) {
 }
 
 /* Samples have one label each where their label is a single number. */
-static int64_t skipped_samples(const struct engine *engine) {
+static int64_t skipped_samples(const struct engine *engine, const struct tally *tally) {
     const struct plan *plan = engine->plan;
     for (int i = 0; i < plan->micro[0].graph->loss_count; i++) {
         int field = dataset_field(plan->config.dataset, plan->micro[0].graph->losses[i].label);
         if (shape_count(&plan->config.dataset->field[field].shape) == 1)
-            return (int64_t)(engine->step->tally.samples - engine->step->tally.labels[i]);
+            return (int64_t)(tally->samples - tally->labels[i]);
     }
     return 0;
 }
 
 /* Of five classes or fewer the answer is always among the best five: that says nothing. What was
  * ranked is what its operation reads; the output of a model may be another value. */
-static double top_five(const struct engine *engine) {
+static double top_five(const struct engine *engine, const struct tally *tally) {
     const struct graph *graph = engine->plan->micro[0].graph;
     for (int i = 0; i < graph->loss_count; i++) {
         int counts = graph->losses[i].top_k;
@@ -191,22 +198,20 @@ static double top_five(const struct engine *engine) {
         const struct shape *scores = &graph->values[ranks->in[0]].type.shape;
         if (scores->dim[scores->rank - 1] <= 5) return NAN;
     }
-    return engine->step->tally.ranked > 0 ? engine->step->tally.right5 / engine->step->tally.ranked
-                                          : NAN;
+    return tally->ranked > 0 ? tally->right5 / tally->ranked : NAN;
 }
 
-static void fill_result(struct engine *engine, struct step_result *out) {
-    struct step *step = engine->step;
+static void fill_result(const struct engine *engine, struct step *step, struct step_result *out) {
     const struct tally *tally = &step->tally;
     *out = (struct step_result){.step = step->number,
-                                .epoch = engine->state->next.epoch,
-                                .step_in_epoch = step_in_epoch(engine),
-                                .samples = step_samples(engine),
-                                .skipped = skipped_samples(engine),
+                                .epoch = step->begin.epoch,
+                                .step_in_epoch = step->begin.sample / engine->plan->config.batch,
+                                .samples = step_samples(engine, step),
+                                .skipped = skipped_samples(engine, tally),
                                 .loss = tally_loss(tally, engine->plan->micro[0].graph->loss_count),
                                 .acc1 = tally->ranked > 0 ? tally->right1 / tally->ranked : NAN,
-                                .acc5 = top_five(engine),
-                                .lr = engine_lr(engine),
+                                .acc5 = top_five(engine, tally),
+                                .lr = step->lr,
                                 .grad_norm = step->normed ? step->grad_norm : NAN,
                                 .times = step->times,
                                 .request = step->agreed,
@@ -228,27 +233,98 @@ static void next_step(struct engine *engine) {
     next->sample += config->batch;
     if (step_in_epoch(engine) == config->steps_per_epoch)
         *next = (struct train_position){next->epoch + 1, 0};
-    engine->step = &engine->ring[number % STEP_RING];
+    engine->step = &engine->ring[number % engine->ring_count];
     step_renew(engine->step, number);
 }
 
-enum status engine_step(struct engine *engine, struct step_result *out) {
-    struct step *step = engine->step;
-    int64_t hidden_before = comm_hidden_ns(engine->comm);
-    step_begin(step);
-    enum status status = engine_run_list(engine, list_of_next(engine));
-    step->times.total_ns = clock_ns() - step->begin_ns;
-    step->times.hidden_ns = comm_hidden_ns(engine->comm) - hidden_before;
-    if (status == STATUS_OK) step->times.idle_ns = idle_ns(engine);
-    if (status == STATUS_OK) fill_result(engine, out);
+int engine_ahead(const struct engine *engine) {
+    return engine->apart && is_alone(engine) ? PLAN_STEPS_AHEAD : 0;
+}
+
+int engine_unfinished(const struct engine *engine) {
+    return engine->unfinished;
+}
+
+static void release_batch(struct engine *engine, struct step *step) {
     if (step->batch) loader_release(engine->train);
     step->batch = NULL;
-    if (status == STATUS_OK) next_step(engine);
+}
+
+static struct step *oldest_step(struct engine *engine) {
+    int64_t number = engine->step->number - engine->unfinished;
+    return &engine->ring[number % engine->ring_count];
+}
+
+/* Nothing of what is under way is looked at any more. */
+static void drop_steps(struct engine *engine) {
+    for (; engine->unfinished > 0; engine->unfinished--) release_batch(engine, oldest_step(engine));
+    release_batch(engine, engine->step);
+}
+
+static enum status run_step(struct engine *engine, struct step *step) {
+    int64_t hidden_before = comm_hidden_ns(engine->comm);
+    step_begin(step);
+    step->begin = engine->state->next;
+    step->lr = engine_lr(engine);
+    TRY(queues_clear_told(engine, step));
+    TRY(engine_run_list(engine, list_at(engine, step_in_epoch(engine))));
+    step->times.hidden_ns = comm_hidden_ns(engine->comm) - hidden_before;
+    return queues_read_told(engine, step);
+}
+
+enum status engine_enqueue(struct engine *engine) {
+    CHECK(engine->unfinished <= engine_ahead(engine), "%d steps are under way", engine->unfinished);
+    enum status status = run_step(engine, engine->step);
+    if (status == STATUS_OK) {
+        next_step(engine);
+        engine->unfinished++;
+    } else {
+        drop_steps(engine);
+    }
     return status;
 }
 
+/* What one rank was not told when it posted it. A failure names this step, and is searched for in
+ * it: the device has changed no parameter since. */
+static enum status tell(struct engine *engine, struct step *step) {
+    struct step *now = engine->step;
+    enum status status = STATUS_OK;
+    engine->step = step;
+    for (int i = 0; i < step->untold_count && status == STATUS_OK; i++)
+        status = posted_tell(engine, step->untold[i]);
+    if (status == STATUS_OK && step->updated && step->update_is_finite && step->read->told.bad)
+        status = numeric_failure_of_update(engine, step);
+    engine->step = now;
+    return status;
+}
+
+enum status engine_finish(struct engine *engine, struct step_result *out) {
+    struct step *step = oldest_step(engine);
+    CHECK(engine->unfinished > 0, "no step is under way");
+    enum status status = engine->plan->device->backend->event_wait(step->done);
+    if (status == STATUS_OK) status = tell(engine, step);
+    /* Of steps under way at once each counts from the end of the one before. */
+    int64_t now_ns = clock_ns(), before_ns = engine->finished_ns;
+    step->times.total_ns = now_ns - (before_ns > step->begin_ns ? before_ns : step->begin_ns);
+    engine->finished_ns = now_ns;
+    if (status != STATUS_OK) {
+        drop_steps(engine);
+        return status;
+    }
+    step->times.idle_ns = idle_ns(engine, step);
+    fill_result(engine, step, out);
+    release_batch(engine, step);
+    engine->unfinished--;
+    return STATUS_OK;
+}
+
+enum status engine_step(struct engine *engine, struct step_result *out) {
+    TRY(engine_enqueue(engine));
+    return engine_finish(engine, out);
+}
+
 bool engine_norm(const struct engine *engine, int64_t number, double *out) {
-    const struct step *step = &engine->ring[number % STEP_RING];
+    const struct step *step = &engine->ring[number % engine->ring_count];
     if (number < 0 || step->number != number || !step->normed) return false;
     *out = step->grad_norm;
     return true;
@@ -296,10 +372,10 @@ enum status engine_forward(struct engine *engine, const struct engine_sink *sink
     double loss = tally_loss(tally, engine->plan->micro[0].graph->loss_count);
     if (!isfinite(loss)) return numeric_failure_of_evaluation(engine, loss);
     *out = (struct eval_result){.samples = (int64_t)tally->samples,
-                                .skipped = skipped_samples(engine),
+                                .skipped = skipped_samples(engine, tally),
                                 .loss = loss,
                                 .acc1 = tally->ranked > 0 ? tally->right1 / tally->ranked : NAN,
-                                .acc5 = top_five(engine),
+                                .acc5 = top_five(engine, tally),
                                 .ns = clock_ns() - begin};
     for (int i = 0; i < GRAPH_MAX_LOSSES; i++)
         out->term[i] = tally->labels[i] > 0 ? tally->loss[i] / tally->labels[i] : NAN;

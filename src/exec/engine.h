@@ -140,14 +140,19 @@ void engine_seek(struct engine *engine, int64_t step);
 
 /* Local. Whether a failure was this rank's alone: others do not know of it, and wait. */
 bool engine_failed_alone(const struct engine *engine);
-
 /* Local. The learning rate of the next step. */
 double engine_lr(const struct engine *engine);
 
-/* Collective, blocking. Runs one step. STATUS_NUMERIC when a loss or gradient is not finite:
- * parameters are then unchanged; or when a parameter is not finite after the update. Without
- * clipping the update does not wait for the norm of the gradients, and a gradient that is not
- * finite may be found in the next step or by engine_settle: then nothing may be saved. */
+/* Collective. A step in two halves: enqueues the next one, beside which engine_ahead others may be
+ * unfinished; blocks until the oldest of them is done. After a failure none is. */
+enum status engine_enqueue(struct engine *engine);
+enum status engine_finish(struct engine *engine, struct step_result *out);
+int engine_ahead(const struct engine *engine);
+int engine_unfinished(const struct engine *engine);
+/* Collective, blocking. Both halves, of one step. STATUS_NUMERIC when a loss or gradient is not
+ * finite: parameters are then unchanged; or when a parameter is not finite after the update.
+ * Without clipping the update does not wait for the norm of the gradients, and a gradient that is
+ * not finite may be found in the next step or by engine_settle: then nothing may be saved. */
 enum status engine_step(struct engine *engine, struct step_result *out);
 
 /* Collective, blocking, between steps. Finishes what the last step left under way: its norm is
@@ -170,8 +175,8 @@ void engine_output_shape(const struct plan *plan, int64_t *rows, int64_t *classe
  * may have other outputs. */
 bool engine_output_has_classes(const struct plan *plan);
 
-/* Local. The samples that engine_apply takes at a time: the fewest of the plan's sizes that hold so
- * many, or the most there are. Alike on all ranks. */
+/* Local, alike on all ranks. The samples that engine_apply takes at a time: the fewest of the
+ * plan's sizes that hold so many, or the most there are. */
 int64_t engine_apply_samples(const struct engine *engine, int64_t samples);
 /* Collective, blocking, between steps. One forward pass over samples of the caller's, as evaluation
  * runs them: field[f] has so many of the data set's field f as engine_apply_samples says. The
@@ -180,8 +185,7 @@ int64_t engine_apply_samples(const struct engine *engine, int64_t samples);
 enum status engine_apply(struct engine *engine, int64_t samples, void *const *field, void *output,
                          bool *here);
 
-/* Collective, blocking. Gives `data` of the rank that has it (of several, the first) to all ranks.
- * STATUS_NO, silent, where none has it. */
+/* Collective, blocking. `data` of the first rank that has it to all. STATUS_NO, silent: none. */
 enum status engine_share_bytes(struct engine *engine, bool has, void *data, size_t bytes);
 
 /* Collective, blocking. Compares what two ranks of a pipeline share, optimizer state and all: one
@@ -192,9 +196,7 @@ enum status engine_compare_copies(struct engine *engine);
  * answers for, by number in the graph, whole and plain, sliced or not: valid inside the call. */
 typedef enum status engine_param_fn(void *context, int param, const void *plain);
 enum status engine_each_param(struct engine *engine, engine_param_fn *visit, void *context);
-/* Collective over the replicas of a stage, blocking, between steps. The content hash of the
- * parameters that this rank answers for, sliced or not; of the stages of a pipeline they are added.
- */
+/* The same: the content hash of these parameters; of the stages of a pipeline they are added. */
 enum status engine_param_hash(struct engine *engine, uint64_t *out);
 
 #endif

@@ -1,9 +1,9 @@
 /* Sliced parameters between steps: gathered bucket by bucket for whoever wants to see them whole.
  */
 
+#include "backend/copy.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "exec/handlers.h"
 #include "exec/state.h"
 
 static const struct instr *find_gather(const struct engine *engine, enum list_name name) {
@@ -30,9 +30,7 @@ static struct instr gather_like(const struct engine *engine, int chunk, int buck
  */
 static enum status gather(struct engine *engine, int chunk, int bucket) {
     struct instr gather = gather_like(engine, chunk, bucket);
-    struct comm_request *request;
-    TRY(handlers[INSTR_GATHER].post(engine, &gather, &request));
-    return comm_wait(&request);
+    return posted_run(engine, &gather);
 }
 
 static enum status visit_bucket(struct engine *engine, const struct bucket *bucket,

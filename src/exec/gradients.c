@@ -2,6 +2,7 @@
  * scattered and gathered over replicas; see handlers.h. */
 #include "exec/handlers.h"
 #include "exec/places.h"
+#include "exec/queues.h"
 
 typedef enum status bucket_step(struct store *store, int grad, const struct bucket *bucket);
 
@@ -30,28 +31,60 @@ enum status run_SUM(struct engine *engine, const struct instr *instr) {
     return STATUS_OK;
 }
 
-/* Members of a group have the same parameters in a bucket, wherever it lies with each. */
-static enum status sum_bucket(struct engine *engine, const struct instr *instr,
-                              struct comm_request **out) {
-    const struct bucket *bucket =
-        &engine->plan->chunk[chunk_of(engine, instr)].buckets.items[instr->bucket];
-    struct elements data = store_bucket_gradient(engine->store, instr->grad, bucket);
-    return comm_all_reduce(engine->group[instr->group], data.data, data.count, out);
-}
-
-enum status post_REDUCE(struct engine *engine, const struct instr *instr,
-                        struct comm_request **out) {
-    return sum_bucket(engine, instr, out);
-}
-
-enum status finish_REDUCE(struct engine *engine, const struct instr *instr) {
-    (void)engine, (void)instr;
-    return STATUS_OK;
-}
+/* --- between ranks --- */
 
 static const struct bucket *bucket_of(const struct engine *engine, const struct instr *instr) {
     return &engine->plan->chunk[chunk_of(engine, instr)].buckets.items[instr->bucket];
 }
+
+static struct elements gradient_of(const struct engine *engine, const struct instr *instr) {
+    return store_bucket_gradient(engine->store, instr->grad, bucket_of(engine, instr));
+}
+
+/* Between the device and the memory that others reach, where that is another one. */
+static enum status copy_out(struct engine *engine, const struct elements *part) {
+    return queues_copy_out(engine, store_shared(engine->store, part->data), part->data,
+                           elements_bytes(part));
+}
+
+static enum status copy_in(struct engine *engine, const struct elements *part) {
+    return queues_copy_in(engine, part->data, store_shared(engine->store, part->data),
+                          elements_bytes(part));
+}
+
+/* Members of a group have the same parameters in a bucket, wherever it lies with each. */
+static enum status prepare_sum(struct engine *engine, const struct instr *instr) {
+    struct elements data = gradient_of(engine, instr);
+    queues_follow(engine);
+    return copy_out(engine, &data);
+}
+
+static enum status sum_bucket(struct engine *engine, const struct instr *instr,
+                              struct comm_request **out) {
+    struct elements data = gradient_of(engine, instr);
+    return comm_all_reduce(engine->group[instr->group], store_shared(engine->store, data.data),
+                           data.count, out);
+}
+
+static enum status finish_sum(struct engine *engine, const struct instr *instr) {
+    struct elements data = gradient_of(engine, instr);
+    return copy_in(engine, &data);
+}
+
+#define SUM_OF_RANKS(NAME)                                                                         \
+    enum status prepare_##NAME(struct engine *engine, const struct instr *instr) {                 \
+        return prepare_sum(engine, instr);                                                         \
+    }                                                                                              \
+    enum status post_##NAME(struct engine *engine, const struct instr *instr,                      \
+                            struct comm_request **out) {                                           \
+        return sum_bucket(engine, instr, out);                                                     \
+    }                                                                                              \
+    enum status finish_##NAME(struct engine *engine, const struct instr *instr) {                  \
+        return finish_sum(engine, instr);                                                          \
+    }
+SUM_OF_RANKS(REDUCE)
+/* Of two members, the one with the first use first: that is graph order. */
+SUM_OF_RANKS(JOIN)
 
 /* This rank's part of the bucket, counted from its begin. */
 static struct slice own_slice(const struct engine *engine, const struct instr *instr) {
@@ -62,46 +95,53 @@ static struct slice own_slice(const struct engine *engine, const struct instr *i
     return slice;
 }
 
+enum status prepare_SCATTER(struct engine *engine, const struct instr *instr) {
+    if (instr->grad != instr->other)
+        TRY(store_clear_padding(engine->store, instr->grad, bucket_of(engine, instr)));
+    return prepare_sum(engine, instr);
+}
+
 enum status post_SCATTER(struct engine *engine, const struct instr *instr,
                          struct comm_request **out) {
-    const struct bucket *bucket = bucket_of(engine, instr);
-    struct elements data = store_bucket_gradient(engine->store, instr->grad, bucket);
-    if (instr->grad != instr->other) TRY(store_clear_padding(engine->store, instr->grad, bucket));
-    return comm_reduce_scatter(engine->group[instr->group], data.data, data.count, out);
+    struct elements data = gradient_of(engine, instr);
+    return comm_reduce_scatter(engine->group[instr->group], store_shared(engine->store, data.data),
+                               data.count, out);
 }
 
 enum status finish_SCATTER(struct engine *engine, const struct instr *instr) {
     struct slice slice = own_slice(engine, instr);
-    if (instr->grad == instr->other || slice.count == 0) return STATUS_OK;
+    struct elements all = gradient_of(engine, instr),
+                    own = elements_part(&all, slice.begin, slice.count);
+    if (slice.count == 0) return STATUS_OK;
+    TRY(copy_in(engine, &own));
+    if (instr->grad == instr->other) return STATUS_OK;
     return store_take_slice(engine->store, instr->grad, bucket_of(engine, instr), &slice,
-                            instr->flags & INSTR_NEW);
+                            instr->flags & INSTR_NEW, engine->stream[STREAM_COMM]);
+}
+
+enum status prepare_GATHER(struct engine *engine, const struct instr *instr) {
+    const struct bucket *bucket = bucket_of(engine, instr);
+    struct slice slice = own_slice(engine, instr);
+    struct elements all = store_bucket_params(engine->store, bucket),
+                    own = elements_part(&all, slice.begin, slice.count);
+    queues_follow(engine);
+    TRY(store_give_slice(engine->store, bucket, &slice, engine->stream[STREAM_COMM]));
+    return copy_out(engine, &own);
 }
 
 enum status post_GATHER(struct engine *engine, const struct instr *instr,
                         struct comm_request **out) {
-    const struct bucket *bucket = bucket_of(engine, instr);
-    struct slice slice = own_slice(engine, instr);
-    struct elements data = store_bucket_params(engine->store, bucket);
-    TRY(store_give_slice(engine->store, bucket, &slice));
-    return comm_all_gather(engine->group[instr->group], data.data, data.count, out);
+    struct elements data = store_bucket_params(engine->store, bucket_of(engine, instr));
+    return comm_all_gather(engine->group[instr->group], store_shared(engine->store, data.data),
+                           data.count, out);
 }
 
 enum status finish_GATHER(struct engine *engine, const struct instr *instr) {
-    (void)engine, (void)instr;
-    return STATUS_OK;
+    struct elements data = store_bucket_params(engine->store, bucket_of(engine, instr));
+    return copy_in(engine, &data);
 }
 
 enum status run_FREE(struct engine *engine, const struct instr *instr) {
-    (void)engine, (void)instr;
-    return STATUS_OK;
-}
-
-/* Of two members, the one with the first use first: that is graph order. */
-enum status post_JOIN(struct engine *engine, const struct instr *instr, struct comm_request **out) {
-    return sum_bucket(engine, instr, out);
-}
-
-enum status finish_JOIN(struct engine *engine, const struct instr *instr) {
     (void)engine, (void)instr;
     return STATUS_OK;
 }

@@ -3,12 +3,14 @@
 #include <math.h>
 #include <string.h>
 
+#include "backend/copy.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "exec/delay.h"
 #include "exec/handlers.h"
 #include "exec/places.h"
+#include "exec/queues.h"
 #include "exec/tally.h"
 
 static bool is_last_stage(const struct engine *engine, const struct instr *instr) {
@@ -55,11 +57,15 @@ static int members_of(const struct engine *engine, const struct instr *instr) {
     return instr->group == INSTR_ALL ? 1 : comm_group_count(engine->group[instr->group]);
 }
 
+enum status prepare_COUNT(struct engine *engine, const struct instr *instr) {
+    (void)instr;
+    return need_batch(engine);
+}
+
 enum status post_COUNT(struct engine *engine, const struct instr *instr,
                        struct comm_request **out) {
     const struct runnable *main = &engine->runnable[0];
-    struct step *step = engine->step;
-    TRY(need_batch(engine));
+    struct step *step = engine_posted(engine, instr)->step;
     memset(step->own_labels, 0, sizeof step->own_labels);
     for (int i = 0; i < main->plan->graph->loss_count; i++)
         step->own_labels[i] = step->batch->own_label_count[main->label_field[i]];
@@ -72,7 +78,7 @@ enum status finish_COUNT(struct engine *engine, const struct instr *instr) {
     for (int i = 0; i < losses; i++) {
         int64_t labels = 0;
         for (int m = 0; m < members; m++) labels += step->labels[m][i];
-        step->seed[i] = labels > 0 ? (float)(1.0 / (double)labels) : 0;
+        step->read->seed[i] = labels > 0 ? (float)(1.0 / (double)labels) : 0;
     }
     return STATUS_OK;
 }
@@ -82,13 +88,19 @@ enum status run_LOAD(struct engine *engine, const struct instr *instr) {
     const struct micro_batch *samples = &engine->step->batch->micro[instr->micro];
     const struct micro_plan *micro = plan_micro(engine->plan, samples->samples, !evaluates(engine));
     struct slot *slot = slot_of(engine, instr);
-    *slot = (struct slot){.step = engine->step, .micro = instr->micro};
+    slot->step = engine->step;
+    slot->micro = instr->micro;
+    slot->runnable = NULL;
     /* The last round may have fewer samples than pipelines. */
     if (evaluates(engine) && samples->samples == 0) return STATUS_OK;
     CHECK(micro, "no graph for %lld samples", (long long)samples->samples);
     slot->runnable = &engine->runnable[micro - engine->plan->micro];
-    bind_inputs(slot->step, slot->runnable, slot_index(engine, instr), samples);
-    return STATUS_OK;
+    if (!engine->apart) {
+        bind_inputs(slot->step, slot->runnable, slot_index(engine, instr), samples);
+        return STATUS_OK;
+    }
+    TRY(queues_load(engine, slot, slot_index(engine, instr)));
+    return posted_begin_copy(engine, instr, engine->stream[STREAM_LOAD]);
 }
 
 /* --- passes --- */
@@ -146,8 +158,9 @@ static enum status read_loss(struct engine *engine, const struct instr *instr) {
     if (!is_last_stage(engine, instr)) return STATUS_OK;
     const struct slot *slot = slot_of(engine, instr);
     struct step *step = slot->step;
-    TRY(tally_add(slot->runnable, slot_index(engine, instr), &step->batch->micro[slot->micro],
-                  &step->tally, step->loss));
+    TRY(tally_note(engine, slot, slot_index(engine, instr)));
+    if (engine->apart) return STATUS_OK; /* looked at when the device is done */
+    tally_read(step);
     if (evaluates(engine)) return STATUS_OK; /* looked at when all rounds are done */
     double loss = tally_loss(&step->tally, slot->runnable->plan->graph->loss_count);
     if (!is_alone(engine)) return STATUS_OK; /* all ranks look at it together, at NORM */
@@ -209,6 +222,8 @@ static enum status backward(struct engine *engine, const struct instr *instr, en
                                .fresh = instr->flags & INSTR_NEW};
     bool done;
     if (delays(engine, instr)) return delay(engine, instr);
+    if (kind != PASS_WEIGHT_HALF && !engine->pass.instr)
+        TRY(queues_give_seeds(engine, slot_of(engine, instr), slot_index(engine, instr)));
     if (in_lockstep(engine, instr)) {
         TRY(join_lockstep(engine, instr, &pass, &done));
         if (done) engine->lockstep_count = 0;
@@ -248,11 +263,13 @@ enum status run_STATS_B(struct engine *engine, const struct instr *instr) {
 
 /* --- what was asked for --- */
 
-/* Of a layout of the backend's own a plain copy is made; its memory is kept for the next batch. */
+/* Of a layout of the backend's own, or where its memory is, a plain copy is made; its memory is
+ * kept for the next batch. */
 static enum status plain_scores(struct engine *engine, const struct value *value, void *address,
                                 const float **out) {
     *out = address;
-    if (value->layout->plain) return STATUS_OK;
+    if (value->layout->plain && !engine->apart) return STATUS_OK;
+    TRY(queues_await(engine));
     int64_t each = shape_count(&value->type.shape) / value->type.shape.dim[0];
     if (!engine->scores) engine->scores = MEM_ARRAY(float, each * engine->plan->eval_batch);
     *out = engine->scores;
@@ -277,11 +294,24 @@ enum status run_OUTPUT(struct engine *engine, const struct instr *instr) {
 
 /* --- the end of a step --- */
 
-enum status post_REPORT(struct engine *engine, const struct instr *instr,
-                        struct comm_request **out) {
-    struct step *step = engine->step;
+/* What is told when the device is done has a copy at the end of the step. */
+static enum status read_told(struct engine *engine, struct step *step) {
+    return engine_ahead(engine) > 0 && list_is_step(engine->list_name)
+               ? STATUS_OK
+               : queues_read_told(engine, step);
+}
+
+enum status prepare_REPORT(struct engine *engine, const struct instr *instr) {
+    (void)instr;
     bool reads = list_is_step(engine->list_name) && engine->train;
     if (reads) TRY(need_batch(engine)); /* also of a rank without the loss */
+    return read_told(engine, engine->step);
+}
+
+enum status post_REPORT(struct engine *engine, const struct instr *instr,
+                        struct comm_request **out) {
+    struct step *step = engine_posted(engine, instr)->step;
+    tally_read(step);
     int64_t busy_ns = clock_ns() - step->begin_ns - step->times.of[TIME_COMM];
     step->share = (struct step_share){.request = step->asked,
                                       .busy_ms = (double)busy_ns * 1e-6,
@@ -332,15 +362,48 @@ enum status finish_REPORT(struct engine *engine, const struct instr *instr) {
     return isfinite(loss) ? STATUS_OK : numeric_failure(engine, "the loss", loss);
 }
 
+/* What the squares that the device has mean for the update. One rank has all of them; of several,
+ * what a rank has tells that the step comes to nothing, or that it does not know. */
+static enum status decide(struct engine *engine, struct step *step, bool all) {
+    struct device *device = engine->plan->device;
+    double limit = all && program_clips(engine->plan->program) ? engine->plan->config.clip : 0;
+    step->decided = true;
+    return device->backend->array_decide(
+        device, &step->told->squares, is_alone(engine) ? &step->told->losses : NULL, limit,
+        &step->told->decision, engine->stop, engine->stream[STREAM_COMPUTE]);
+}
+
+enum status prepare_NORM(struct engine *engine, const struct instr *instr) {
+    struct step *step = engine->step;
+    struct device *device = engine->plan->device;
+    struct elements squares = {DTYPE_F32, &step->told->squares,
+                               sizeof step->told->squares / sizeof(float)};
+    TRY(device->backend->array_fill(device, &squares, 0, engine->stream[STREAM_COMPUTE]));
+    if (instr->grad != INSTR_ALL)
+        TRY(store_squares(engine->store, instr->grad, &step->told->squares));
+    TRY(decide(engine, step, is_alone(engine)));
+    return read_told(engine, step);
+}
+
 /* Exact sums of doubles may be added in any order: the norm does not depend on who holds which
  * parameters. */
 enum status post_NORM(struct engine *engine, const struct instr *instr, struct comm_request **out) {
-    struct step *step = engine->step;
-    step->squares = (struct exact_sum){0};
-    if (instr->grad != INSTR_ALL) TRY(store_squares(engine->store, instr->grad, &step->squares));
+    struct step *step = engine_posted(engine, instr)->step;
+    step->squares = step->read->told.squares;
     step->own_is_finite = isfinite(exact_total(&step->squares));
     step->bad_gradient = step->own_is_finite ? NULL : numeric_bad_gradient(engine, instr->grad);
     return exchange(engine, instr, &step->squares, sizeof step->squares, step->all_squares, out);
+}
+
+/* All ranks' squares to the device, for an update that awaits them. */
+static enum status decide_together(struct engine *engine, struct step *step) {
+    struct device *device = engine->plan->device;
+    if (is_alone(engine) || !program_clips(engine->plan->program)) return STATUS_OK;
+    step->read->told.squares = step->squares;
+    if (engine->apart)
+        TRY(device->backend->copy_in(device, &step->told->squares, &step->read->told.squares,
+                                     sizeof step->squares, engine->stream[STREAM_COMPUTE]));
+    return decide(engine, step, true);
 }
 
 /* Without clipping STEP may have run already, and the next step be under way: what was not known
@@ -351,8 +414,9 @@ enum status finish_NORM(struct engine *engine, const struct instr *instr) {
     step->squares = (struct exact_sum){0};
     for (int m = 0; m < members; m++) exact_merge(&step->squares, &step->all_squares[m]);
     double squares = exact_total(&step->squares);
+    bool unchanged = is_alone(engine) && step->read->told.decision.skip;
     step->grad_norm = sqrt(squares);
-    if (!isfinite(squares) &&
+    if (!isfinite(squares) && !unchanged &&
         (step->updated || step != engine->step)) /* a driver updates nothing */
         return numeric_failure_of_norm(engine, step);
     if (!isfinite(squares)) {
@@ -360,6 +424,7 @@ enum status finish_NORM(struct engine *engine, const struct instr *instr) {
         return numeric_failure(engine, "the norm of the gradients", step->grad_norm);
     }
     step->normed = true;
+    TRY(decide_together(engine, step));
     return step->updated && !step->update_is_finite ? numeric_failure_of_update(engine, step)
                                                     : STATUS_OK;
 }
@@ -371,27 +436,20 @@ enum status run_MEET(struct engine *engine, const struct instr *instr) {
     return comm_barrier_post(engine->group[instr->group], &engine->request);
 }
 
-/* Clipping as torch does it: scale by limit / (norm + 1e-6) where that is below 1. */
-static float clip_scale(double limit, double norm) {
-    double scale = limit > 0 ? limit / (norm + 1e-6) : 1;
-    return scale < 1 ? (float)scale : 1;
-}
-
 /* Where the norm is not known yet, this rank's own part of it may tell that the step comes to
  * nothing: then parameters stay as they are, and whoever looks for the cause finds them so. */
 enum status run_STEP(struct engine *engine, const struct instr *instr) {
-    const struct run_config *config = &engine->plan->config;
     struct step *step = engine->step;
-    bool clips = instr->flags & INSTR_CLIP;
-    struct optim_step update = {.config = &config->optim,
+    struct optim_step update = {.config = &engine->plan->config.optim,
                                 .step = step->number,
-                                .lr = (float)engine_lr(engine),
-                                .gradient_scale =
-                                    clips ? clip_scale(config->clip, step->grad_norm) : 1};
+                                .lr = (float)step->lr,
+                                .gradient_scale = 1};
     step->updated = true;
     step->update_is_finite = true;
-    if (!step->own_is_finite) return STATUS_OK;
-    TRY(store_update(engine->store, &update, instr->grad, &step->update_is_finite));
+    TRY(store_update(engine->store, &update, step->decided ? &step->told->decision : NULL,
+                     instr->grad, &step->told->bad));
+    if (engine->apart) return STATUS_OK; /* looked at when the device is done */
+    step->update_is_finite = !step->told->bad;
     if (step->update_is_finite || engine_is_under_way(engine, RESOURCE_NORM))
         return STATUS_OK; /* NORM will tell the cause */
     return numeric_failure_of_update(engine, step);
@@ -402,7 +460,7 @@ enum status run_STEP(struct engine *engine, const struct instr *instr) {
 #define HANDLER_COMPUTE(NAME)                                                                      \
     { .run = run_##NAME }
 #define HANDLER_COMM(NAME)                                                                         \
-    { .post = post_##NAME, .finish = finish_##NAME }
+    { .prepare = prepare_##NAME, .post = post_##NAME, .finish = finish_##NAME }
 
 const struct handler handlers[INSTR_COUNT_] = {
 #define INSTR(NAME, operands, flags, list, queue, ...) [INSTR_##NAME] = HANDLER_##queue(NAME),

@@ -8,9 +8,12 @@
 #include "exec/engine.h"
 
 /* COMPUTE: `run`, called again after what it awaits (engine->awaiting) until it awaits nothing.
- * COMM: `post`, and `finish` once it is done. All are local and wait for no other rank. */
+ * COMM: `prepare` enqueues what it needs of the device; `post` once that is done; `finish` once the
+ * operation is done: it enqueues what goes to the device. All are local and wait for no other rank.
+ */
 struct handler {
     enum status (*run)(struct engine *engine, const struct instr *instr);
+    enum status (*prepare)(struct engine *engine, const struct instr *instr);
     enum status (*post)(struct engine *engine, const struct instr *instr,
                         struct comm_request **out);
     enum status (*finish)(struct engine *engine, const struct instr *instr);
@@ -20,11 +23,15 @@ extern const struct handler handlers[INSTR_COUNT_];
 #define DECLARE_COMPUTE(NAME)                                                                      \
     enum status run_##NAME(struct engine *engine, const struct instr *instr);
 #define DECLARE_COMM(NAME)                                                                         \
+    enum status prepare_##NAME(struct engine *engine, const struct instr *instr);                  \
     enum status post_##NAME(struct engine *engine, const struct instr *instr,                      \
                             struct comm_request **out);                                            \
     enum status finish_##NAME(struct engine *engine, const struct instr *instr);
 #define INSTR(NAME, operands, flags, lists, queue, ...) DECLARE_##queue(NAME)
 #include "program/instr.def"
 #undef INSTR
+/* Local. Once the message that an instruction received is on the device: its buffer is the sender's
+ * again. */
+enum status close_receive(struct engine *engine, const struct instr *instr);
 
 #endif

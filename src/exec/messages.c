@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "exec/handlers.h"
 #include "exec/places.h"
+#include "exec/queues.h"
 
 static struct comm_channel *channel_of(const struct engine *engine, const struct instr *instr) {
     return engine->channel[instr_channel(instr)];
@@ -24,39 +25,39 @@ static int message_pieces(const struct engine *engine, const struct instr *instr
     return crossing->count;
 }
 
+/* Where the device is apart, a message is put together in memory of the host, which each slot has
+ * of its own. */
+static char *staging_of(const struct engine *engine, const struct instr *instr) {
+    int channel = instr_channel(instr);
+    size_t bytes = plan_message_bytes(engine->plan, channel / PHASE_COUNT,
+                                      (enum phase)(channel % PHASE_COUNT));
+    return engine->sent[channel] + (size_t)instr->slot * bytes;
+}
+
+static enum status prepare_send(struct engine *engine, const struct instr *instr) {
+    if (!engine->apart || !slot_of(engine, instr)->runnable) return STATUS_OK;
+    int count = message_pieces(engine, instr, engine->pieces);
+    char *to = staging_of(engine, instr);
+    queues_follow(engine);
+    for (int i = 0; i < count; i++) {
+        const struct comm_piece *piece = &engine->pieces[i];
+        TRY(queues_copy_out(engine, to, piece->data, piece->bytes));
+        to += piece->bytes;
+    }
+    return STATUS_OK;
+}
+
 static enum status send(struct engine *engine, const struct instr *instr,
                         struct comm_request **out) {
     struct comm_piece *pieces = engine->pieces;
     if (!slot_of(engine, instr)->runnable) return STATUS_OK; /* a round without samples */
     int count = message_pieces(engine, instr, pieces);
-    return comm_channel_post_send(channel_of(engine, instr), pieces, count, out);
-}
-
-/* Messages are taken out in the order they come; see finish_receive. */
-static enum status receive(struct engine *engine, const struct instr *instr,
-                           struct comm_request **out) {
-    struct comm_channel *channel = channel_of(engine, instr);
-    if (!slot_of(engine, instr)->runnable) return STATUS_OK;
-    TRY(comm_channel_post_receive(channel, out));
-    engine_posted(engine, instr)->number = comm_request_sequence(*out);
-    return STATUS_OK;
-}
-
-static enum status finish_receive(struct engine *engine, const struct instr *instr) {
-    struct comm_channel *channel = channel_of(engine, instr);
-    struct device *device = engine->plan->device;
-    if (!slot_of(engine, instr)->runnable) return STATUS_OK;
-    int count = message_pieces(engine, instr, engine->pieces);
-    size_t bytes, done = 0;
-    char *message = comm_channel_message(channel, engine_posted(engine, instr)->number, &bytes);
-    for (int i = 0; i < count; i++) {
-        const struct comm_piece *piece = &engine->pieces[i];
-        CHECK(done + piece->bytes <= bytes, "a message of %zu bytes", bytes);
-        TRY(device->backend->array_copy(device, (void *)(uintptr_t)piece->data, message + done,
-                                        piece->bytes, NULL));
-        done += piece->bytes;
+    char *from = engine->apart ? staging_of(engine, instr) : NULL;
+    for (int i = 0; i < count && engine->apart; i++) {
+        pieces[i].data = from;
+        from += pieces[i].bytes;
     }
-    return comm_channel_release(channel);
+    return comm_channel_post_send(channel_of(engine, instr), pieces, count, out);
 }
 
 static enum status finish_send(struct engine *engine, const struct instr *instr) {
@@ -64,7 +65,49 @@ static enum status finish_send(struct engine *engine, const struct instr *instr)
     return STATUS_OK;
 }
 
+/* What was in the slot before has been read when the message is copied. */
+static enum status prepare_receive(struct engine *engine, const struct instr *instr) {
+    (void)instr;
+    queues_follow(engine);
+    return STATUS_OK;
+}
+
+/* Messages are taken out in the order they come; see finish_receive. */
+static enum status receive(struct engine *engine, const struct instr *instr,
+                           struct comm_request **out) {
+    struct comm_channel *channel = channel_of(engine, instr);
+    struct posted *posted = engine_posted(engine, instr);
+    posted->number = 0;
+    if (!slot_of(engine, instr)->runnable) return STATUS_OK;
+    TRY(comm_channel_post_receive(channel, out));
+    posted->number = comm_request_sequence(*out);
+    return STATUS_OK;
+}
+
+static enum status finish_receive(struct engine *engine, const struct instr *instr) {
+    struct comm_channel *channel = channel_of(engine, instr);
+    if (!slot_of(engine, instr)->runnable) return STATUS_OK;
+    int count = message_pieces(engine, instr, engine->pieces);
+    size_t bytes, done = 0;
+    char *message = comm_channel_message(channel, engine_posted(engine, instr)->number, &bytes);
+    for (int i = 0; i < count; i++) {
+        const struct comm_piece *piece = &engine->pieces[i];
+        CHECK(done + piece->bytes <= bytes, "a message of %zu bytes", bytes);
+        TRY(queues_copy_in(engine, (void *)(uintptr_t)piece->data, message + done, piece->bytes));
+        done += piece->bytes;
+    }
+    return STATUS_OK;
+}
+
+enum status close_receive(struct engine *engine, const struct instr *instr) {
+    if (engine_posted(engine, instr)->number == 0) return STATUS_OK; /* there was no message */
+    return comm_channel_release(channel_of(engine, instr));
+}
+
 #define MESSAGE(NAME, way)                                                                         \
+    enum status prepare_##NAME(struct engine *engine, const struct instr *instr) {                 \
+        return prepare_##way(engine, instr);                                                       \
+    }                                                                                              \
     enum status post_##NAME(struct engine *engine, const struct instr *instr,                      \
                             struct comm_request **out) {                                           \
         return way(engine, instr, out);                                                            \

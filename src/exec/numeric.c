@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
+#include "exec/queues.h"
 #include "exec/state.h"
 #include "exec/tally.h"
 
@@ -116,6 +117,16 @@ static void run_alone(struct engine *engine, struct runnable *runnable,
     engine->comm_status = pass_go_on(engine, &run);
 }
 
+/* Into slot 0, wherever that takes them from. */
+static void give_inputs(struct engine *engine, struct runnable *runnable, int micro) {
+    struct slot slot = {engine->step, runnable, micro, engine->slot[0].used};
+    if (!engine->apart)
+        bind_inputs(engine->step, runnable, 0, &engine->step->batch->micro[micro]);
+    else if (queues_load(engine, &slot, 0) != STATUS_OK ||
+             queues_give_seeds(engine, &slot, 0) != STATUS_OK || queues_await(engine) != STATUS_OK)
+        log_note("the samples did not reach the device");
+}
+
 /* The gradient buffer is overwritten by this, which no longer matters; "fresh" keeps temporaries
  * out of it. Where statistics are shared this rank's stand for all: the others may be done with
  * theirs. */
@@ -125,7 +136,7 @@ static int search_micro(struct engine *engine, int micro, struct search *search)
     if (samples->samples == 0) return -1;
     const struct micro_plan *plan = plan_micro(engine->plan, samples->samples, true);
     struct runnable *runnable = &engine->runnable[plan - engine->plan->micro];
-    bind_inputs(step, runnable, 0, samples);
+    give_inputs(engine, runnable, micro);
     search->node = -1;
     struct pass_config pass = {.pass = PASS_FORWARD,
                                .segment = INSTR_ALL,
@@ -185,6 +196,7 @@ enum status numeric_failure(struct engine *engine, const char *what, double valu
     long long step = (long long)engine->step->number + 1; /* as progress and metrics count */
     if (isnan(value)) value = NAN; /* its sign means nothing, and printf shows it */
     int bad;
+    TRY(queues_await(engine)); /* also for steps behind this one, which change no parameter */
     const char *param = bad_param(engine, &bad);
     if (param) {
         blame(engine, true);

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "exec/queues.h"
 #include "exec/state.h"
 
 static enum status find_input(const struct plan *plan, const struct graph *graph, const char *name,
@@ -56,8 +57,8 @@ static enum status bind_names(const struct plan *plan, struct runnable *runnable
     return STATUS_OK;
 }
 
-/* Addresses that never change: locals in the arenas, parameters, buffers, loss seeds. Of what other
- * stages have there is none. */
+/* Addresses that never change: locals in the arenas, and inputs where they have a place there;
+ * parameters, buffers. Of what other stages have there is none. */
 static void bind_fixed(struct engine *engine, struct runnable *runnable, int chunk, int slot) {
     const struct plan *plan = engine->plan;
     const struct graph *graph = runnable->plan->graph;
@@ -74,7 +75,7 @@ static void bind_fixed(struct engine *engine, struct runnable *runnable, int chu
             address[v] = store_read_param(engine->store, root->index).data;
         else if (root->kind == VALUE_BUFFER && state_holds(&layout->buffers[root->index]))
             address[v] = store_tensor(engine->store, buffers, root->index).data;
-        else if (root->kind == VALUE_LOCAL && placement->offset[v] != PLACED_ELSEWHERE)
+        else if (placement->offset[v] != PLACED_ELSEWHERE)
             address[v] = (placement->in_shared[v] ? shared : own) + placement->offset[v];
     }
 }
@@ -105,6 +106,18 @@ static enum status make_runnables(struct engine *engine) {
     return STATUS_OK;
 }
 
+/* Copies of samples run beside computation. */
+static enum status pin_loader(struct engine *engine, const struct loader *loader, bool on) {
+    struct device *device = engine->plan->device;
+    void *memory;
+    size_t bytes;
+    if (!loader || !engine->apart) return STATUS_OK;
+    loader_memory(loader, &memory, &bytes);
+    if (on) return device->backend->pin(device, memory, bytes);
+    device->backend->unpin(device, memory, bytes);
+    return STATUS_OK;
+}
+
 static enum status open_loaders(struct engine *engine) {
     struct loader_config config = engine->plan->train_loader;
     if (engine->plan->chunk_count == 0) return STATUS_OK; /* a rank without a stage reads nothing */
@@ -113,7 +126,9 @@ static enum status open_loaders(struct engine *engine) {
     config.end_step = engine->plan->config.steps;
     if (config.end_step > 0)
         TRY(loader_open(engine->plan->config.dataset, &config, &engine->train));
-    return loader_open(engine->plan->config.dataset, &engine->plan->eval_loader, &engine->eval);
+    TRY(loader_open(engine->plan->config.dataset, &engine->plan->eval_loader, &engine->eval));
+    TRY(pin_loader(engine, engine->train, true));
+    return pin_loader(engine, engine->eval, true);
 }
 
 /* Every rank declares every group of a family, in the same order, and keeps its own. */
@@ -201,26 +216,74 @@ static void step_free(struct step *step) {
     free(step->rank_ms);
 }
 
+/* This rank's part of an exchange, and those of all. */
+static size_t exchanged_bytes(const struct plan *plan) {
+    return (size_t)COMM_EXCHANGE_BYTES * (size_t)(plan->config.ranks + 1);
+}
+
+/* Messages lie on the host while they are sent: one for each slot of the chunk that sends them. */
+static size_t sent_bytes(const struct engine *engine, int channel) {
+    const struct plan *plan = engine->plan;
+    int cut = channel / PHASE_COUNT, phase = channel % PHASE_COUNT;
+    int stage = phase == PHASE_FORWARD ? cut : cut + 1, chunk = 0;
+    while (chunk < plan->chunk_count && plan->chunk[chunk].stage != stage) chunk++;
+    if (chunk == plan->chunk_count) return 0;
+    return plan_message_bytes(plan, cut, (enum phase)phase) * (size_t)plan->sizes[chunk].slots;
+}
+
+static enum status open_staging(struct engine *engine) {
+    const struct plan *plan = engine->plan;
+    const struct grid *grid = &plan->program->grid;
+    struct device *device = plan->device;
+    int channels = (grid->stages * grid->chunks - 1) * PHASE_COUNT;
+    if (!engine->apart) return STATUS_OK;
+    engine->sent = MEM_ARRAY(char *, channels + 1);
+    for (int c = 0; c < channels; c++) {
+        size_t bytes = engine->channel[c] ? sent_bytes(engine, c) : 0;
+        if (bytes)
+            TRY(device->backend->pinned_new(device, bytes, "messages", (void **)&engine->sent[c]));
+    }
+    return device->backend->pinned_new(device, exchanged_bytes(plan), "shared statistics",
+                                       (void **)&engine->exchanged);
+}
+
+static void close_staging(struct engine *engine) {
+    const struct grid *grid = &engine->plan->program->grid;
+    struct device *device = engine->plan->device;
+    int channels = (grid->stages * grid->chunks - 1) * PHASE_COUNT;
+    for (int c = 0; engine->sent && c < channels; c++)
+        if (engine->sent[c])
+            device->backend->pinned_free(device, engine->sent[c], sent_bytes(engine, c));
+    free(engine->sent);
+    if (engine->exchanged)
+        device->backend->pinned_free(device, engine->exchanged, exchanged_bytes(engine->plan));
+}
+
 static void make_room(struct engine *engine) {
     const struct plan *plan = engine->plan;
+    engine->ring_count = STEP_RING + engine_ahead(engine);
     engine->map = resource_map(plan->program, plan->grads, plan->chunk_count, plan->sizes);
-    engine->posted = MEM_ARRAY(struct posted, engine->map.first[RESOURCE_COUNT]);
     engine->eval_shares = MEM_ARRAY(struct eval_share, plan->config.ranks);
     engine->slot = MEM_ARRAY(struct slot, slot_count(plan));
     if (plan->config.sync_bn && plan->config.cell.replica_count > 1)
         engine->lockstep = MEM_ARRAY(struct pass_run, plan->config.replicas);
-    for (int i = 0; i < STEP_RING; i++) step_init(&engine->ring[i], plan->config.ranks);
+    for (int i = 0; i < engine->ring_count; i++) step_init(&engine->ring[i], plan->config.ranks);
 }
 
 static enum status set_up(struct engine *engine) {
     const struct plan *plan = engine->plan;
     const struct backend *backend = plan->device->backend;
+    engine->apart = backend->apart;
     make_room(engine);
+    TRY(posted_open(engine));
+    TRY(queues_open(engine));
     engine_listen(engine, true);
     TRY(open_groups(engine));
     TRY(open_channels(engine));
     TRY(engine_open_calls(engine));
+    TRY(open_staging(engine));
     TRY(store_new(plan->store, plan->device, engine->comm, &engine->store));
+    engine->store->stream = engine->stream[STREAM_COMPUTE];
     TRY(store_init(engine->store, plan->micro[0].graph, plan->config.seed));
     TRY(backend->memory_new(plan->device, plan->memory.activations, "activations",
                             (void **)&engine->arena));
@@ -250,6 +313,9 @@ void engine_close(struct engine **pointer) {
     if (!engine) return;
     const struct plan *plan = engine->plan;
     engine_listen(engine, false);
+    queues_await(engine); /* what is enqueued reads and writes what is freed here */
+    pin_loader(engine, engine->train, false);
+    pin_loader(engine, engine->eval, false);
     loader_free(&engine->train);
     loader_free(&engine->eval);
     for (int i = 0; i < PLAN_MAX_MICRO; i++) {
@@ -262,11 +328,13 @@ void engine_close(struct engine **pointer) {
     if (engine->scratch)
         plan->device->backend->memory_free(plan->device, engine->scratch, plan->memory.scratch);
     store_free(&engine->store);
+    close_staging(engine);
+    queues_close(engine);
+    posted_free(engine);
     comm_close(&engine->comm);
-    for (int i = 0; i < STEP_RING; i++) step_free(&engine->ring[i]);
+    for (int i = 0; i < engine->ring_count; i++) step_free(&engine->ring[i]);
     free(engine->slot);
     free(engine->lockstep);
-    free(engine->posted);
     free(engine->channel);
     free(engine->calls);
     free(engine->pieces);

@@ -1,9 +1,10 @@
-/* Running the nodes of a graph, and reading what a forward pass counted. */
+/* Running the nodes of a graph. */
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "exec/state.h"
-#include "exec/tally.h"
 
 static bool is_absent(enum pass pass) {
     return pass == PASS_ABSENT_FORWARD || pass == PASS_ABSENT_BACKWARD;
@@ -28,15 +29,23 @@ static bool runs_forward(enum pass pass) {
     return pass == PASS_FORWARD || pass == PASS_AGAIN || pass == PASS_ABSENT_FORWARD;
 }
 
+static enum status await_compute(struct engine *engine) {
+    struct device *device = engine->plan->device;
+    return device->backend->stream_wait(device, engine->stream[STREAM_COMPUTE]);
+}
+
 /* Whoever watches the nodes of a step is told what the kernel took. */
 static enum status run_kernel(struct engine *engine, const struct graph *graph,
                               const struct node *node, void **in, void **out) {
     const struct engine_observer *observer = &engine->state->observer;
+    struct stream *stream = engine->stream[STREAM_COMPUTE];
     if (!node->kernel) return STATUS_OK;
     if (!observer->node || !list_is_step(engine->list_name))
-        return kernel_run(node->kernel, in, out, engine->scratch, NULL);
+        return kernel_run(node->kernel, in, out, engine->scratch, stream);
+    TRY(await_compute(engine));
     int64_t begin = clock_ns();
-    TRY(kernel_run(node->kernel, in, out, engine->scratch, NULL));
+    TRY(kernel_run(node->kernel, in, out, engine->scratch, stream));
+    TRY(await_compute(engine));
     observer->node(observer->context, graph, node, clock_ns() - begin);
     return STATUS_OK;
 }
@@ -106,35 +115,56 @@ static size_t given_bytes(const struct pass_run *run) {
 }
 
 /* Values lie in the memory of the device: it copies and fills them. */
-static enum status copy_bytes(const struct pass_run *run, void *to, const void *from,
-                              size_t bytes) {
-    struct device *device = run->runnable->plan->graph->device;
-    return device->backend->array_copy(device, to, from, bytes, NULL);
+static enum status copy_bytes(struct engine *engine, void *to, const void *from, size_t bytes) {
+    struct device *device = engine->plan->device;
+    return device->backend->array_copy(device, to, from, bytes, engine->stream[STREAM_COMPUTE]);
 }
 
-static enum status clear_value(const struct pass_run *run, int value) {
+static enum status clear_value(struct engine *engine, const struct pass_run *run, int value) {
     const struct graph *graph = run->runnable->plan->graph;
     const struct tensor_type *type = &graph->values[value].type;
     struct elements all = {type->dtype, address_of(run, value), shape_count(&type->shape)};
-    return graph->device->backend->array_fill(graph->device, &all, 0, NULL);
+    return graph->device->backend->array_fill(graph->device, &all, 0,
+                                              engine->stream[STREAM_COMPUTE]);
 }
 
 /* --- ranks that share statistics --- */
 
 /* All members' vectors, in member order. Long ones go in pieces through scratch, which has room for
- * all of them (op/sync_norm.c). */
+ * all of them (op/sync_norm.c); those of a device that is apart through memory of the host, where
+ * this rank's own is in front of all. */
 static enum status post_piece(struct engine *engine, struct pass_run *run) {
+    struct device *device = engine->plan->device;
     size_t bytes = given_bytes(run), left = bytes - run->exchanged;
     bool whole = bytes <= COMM_EXCHANGE_BYTES;
+    char *own = address_of(run, node_of(run)->in[0]) + run->exchanged,
+         *all = whole ? address_of(run, node_of(run)->out[0]) : engine->scratch;
     run->piece = left < COMM_EXCHANGE_BYTES ? left : COMM_EXCHANGE_BYTES;
+    if (engine->apart) {
+        TRY(device->backend->copy_out(device, engine->exchanged, own, run->piece,
+                                      engine->stream[STREAM_COMPUTE]));
+        TRY(await_compute(engine));
+        own = engine->exchanged;
+        all = engine->exchanged + COMM_EXCHANGE_BYTES;
+    }
     engine->awaiting = &engine->request;
-    return comm_exchange_post(
-        run->config.sharers, address_of(run, node_of(run)->in[0]) + run->exchanged, run->piece,
-        whole ? address_of(run, node_of(run)->out[0]) : engine->scratch, &engine->request);
+    return comm_exchange_post(run->config.sharers, own, run->piece, all, &engine->request);
+}
+
+/* Member `member`'s part of the piece that has come. */
+static enum status take_part(struct engine *engine, const struct pass_run *run, int member) {
+    struct device *device = engine->plan->device;
+    size_t bytes = given_bytes(run), at = (size_t)member * run->piece;
+    char *to = address_of(run, node_of(run)->out[0]) + (size_t)member * bytes + run->exchanged;
+    if (engine->apart)
+        return device->backend->copy_in(device, to, engine->exchanged + COMM_EXCHANGE_BYTES + at,
+                                        run->piece, engine->stream[STREAM_COMPUTE]);
+    return bytes > COMM_EXCHANGE_BYTES ? copy_bytes(engine, to, engine->scratch + at, run->piece)
+                                       : STATUS_OK;
 }
 
 static enum status begin_exchange(struct engine *engine, struct pass_run *run) {
-    if (is_absent(run->config.pass)) TRY(clear_value(run, node_of(run)->in[0]));
+    if (is_absent(run->config.pass)) TRY(clear_value(engine, run, node_of(run)->in[0]));
     run->exchanging = true;
     run->exchanged = 0;
     return post_piece(engine, run);
@@ -143,11 +173,8 @@ static enum status begin_exchange(struct engine *engine, struct pass_run *run) {
 /* A piece has come: the next one, or the next node. */
 static enum status end_piece(struct engine *engine, struct pass_run *run) {
     size_t bytes = given_bytes(run);
-    char *all = address_of(run, node_of(run)->out[0]);
     int members = comm_group_count(run->config.sharers);
-    for (int m = 0; bytes > COMM_EXCHANGE_BYTES && m < members; m++)
-        TRY(copy_bytes(run, all + (size_t)m * bytes + run->exchanged,
-                       engine->scratch + (size_t)m * run->piece, run->piece));
+    for (int m = 0; m < members; m++) TRY(take_part(engine, run, m));
     run->exchanged += run->piece;
     if (run->exchanged < bytes) return post_piece(engine, run);
     run->exchanging = false;
@@ -240,14 +267,14 @@ static enum status run_to_exchange(struct engine *engine, struct pass_run *run, 
 }
 
 /* What an exchange does between ranks; replicas without samples give zeros. */
-static enum status share(struct pass_run *runs, int count) {
+static enum status share(struct engine *engine, struct pass_run *runs, int count) {
     for (int to = 0; to < count; to++) {
         int value = node_of(&runs[to])->out[0];
         char *all = address_of(&runs[to], value);
-        TRY(clear_value(&runs[to], value));
+        TRY(clear_value(engine, &runs[to], value));
         for (int from = 0; from < count; from++) {
             size_t bytes = given_bytes(&runs[from]);
-            TRY(copy_bytes(&runs[to], all + (size_t)runs[from].replica * bytes,
+            TRY(copy_bytes(engine, all + (size_t)runs[from].replica * bytes,
                            address_of(&runs[from], node_of(&runs[from])->in[0]), bytes));
         }
     }
@@ -262,71 +289,7 @@ enum status pass_run_lockstep(struct engine *engine, struct pass_run *runs, int 
         sharing = 0;
         for (int i = 0; i < count; i++) TRY(run_to_exchange(engine, &runs[i], &sharing));
         CHECK(sharing == 0 || sharing == count, "%d of %d replicas share", sharing, count);
-        if (sharing) TRY(share(runs, count));
+        if (sharing) TRY(share(engine, runs, count));
     }
     return STATUS_OK;
-}
-
-void tally_samples(const struct runnable *runnable, const struct micro_batch *samples,
-                   struct tally *tally) {
-    tally->samples += (double)samples->samples;
-    for (int i = 0; i < runnable->plan->graph->loss_count; i++)
-        tally->labels[i] += (double)samples->label_count[runnable->label_field[i]];
-}
-
-static enum status read_value(const struct runnable *runnable, int slot, int value, void *out,
-                              size_t bytes) {
-    struct device *device = runnable->plan->graph->device;
-    return device->backend->copy_out(device, out, runnable->slot[slot].address[value], bytes);
-}
-
-enum status tally_add(const struct runnable *runnable, int slot, const struct micro_batch *samples,
-                      struct tally *tally, struct exact_sum *exact) {
-    const struct graph *graph = runnable->plan->graph;
-    tally_samples(runnable, samples, tally);
-    for (int i = 0; i < graph->loss_count; i++) {
-        const struct loss *loss = &graph->losses[i];
-        double sum, counts[3];
-        TRY(read_value(runnable, slot, loss->sum, &sum, sizeof sum));
-        tally->loss[i] += sum;
-        exact_add(&exact[i], sum);
-        if (loss->top_k == NO_VALUE) continue;
-        TRY(read_value(runnable, slot, loss->top_k, counts, sizeof counts));
-        tally->right1 += counts[0];
-        tally->right5 += counts[1];
-        tally->ranked += counts[2];
-    }
-    return STATUS_OK;
-}
-
-double tally_loss(const struct tally *tally, int losses) {
-    double sum = 0;
-    for (int i = 0; i < losses; i++) {
-        if (tally->labels[i] > 0) sum += tally->loss[i] / tally->labels[i];
-    }
-    return sum;
-}
-
-void tally_share(const struct step *step, struct step_share *out) {
-    out->tally = step->tally;
-    for (int i = 0; i < GRAPH_MAX_LOSSES; i++) {
-        exact_split(&step->loss[i], LOSS_PARTS, out->loss[i]);
-        out->tally.loss[i] = out->loss[i][0];
-    }
-}
-
-void tally_sum(const struct step_share *shares, int ranks, struct tally *sum) {
-    struct tally total = {0};
-    for (int r = 0; r < ranks; r++) {
-        double *to = (double *)&total;
-        const double *from = (const double *)&shares[r].tally;
-        for (size_t i = 0; i < sizeof total / sizeof(double); i++) to[i] += from[i];
-    }
-    for (int i = 0; i < GRAPH_MAX_LOSSES; i++) {
-        struct exact_sum loss = {0};
-        for (int r = 0; r < ranks; r++)
-            for (int p = 0; p < LOSS_PARTS; p++) exact_add(&loss, shares[r].loss[i][p]);
-        total.loss[i] = exact_total(&loss);
-    }
-    *sum = total;
 }

@@ -31,6 +31,7 @@ struct slot {
     struct step *step;         /* of the micro-batch it holds */
     struct runnable *runnable; /* that this runs on; NULL: it has no samples */
     int micro;
+    struct event *used; /* by computation, last */
 };
 
 #endif

@@ -58,6 +58,9 @@ struct call {
     int32_t stage, micro, what; /* operands and flags */
 };
 
+/* Streams: of computation, of copies for the communicator, of LOAD. */
+enum engine_stream { STREAM_COMPUTE, STREAM_COMM, STREAM_LOAD, STREAM_COUNT };
+
 struct engine {
     const struct plan *plan;
     struct train_state *state; /* of the run */
@@ -73,7 +76,20 @@ struct engine {
     char *scratch;
     struct loader *train, *eval;
 
-    struct step ring[STEP_RING], *step; /* `step`: under way, or the next one */
+    /* The device. */
+    bool apart; /* its memory is its own, and work is done later */
+    struct stream *stream[STREAM_COUNT];
+    struct event *computed;  /* recorded anew by queues_follow */
+    bool copied;             /* something was enqueued for the communicator since it was cleared */
+    char *told;              /* of all steps, and `stop` behind them */
+    int32_t *stop;           /* a norm was not finite: nothing is updated any more */
+    struct step_read **read; /* per step: pinned */
+    char *exchanged;         /* pinned: the host's end of an exchange of statistics */
+    char **sent;             /* pinned: per channel, messages on their way, one a slot */
+
+    struct step ring[STEP_MOST], *step; /* `step`: under way, or the next one */
+    int ring_count, unfinished;         /* how many there are; steps before `step` not finished */
+    int64_t finished_ns;                /* when the last one was */
 
     /* The list being run. */
     const struct instr_list *list;
@@ -100,6 +116,7 @@ struct engine {
     struct resource_map map; /* numbers the buffers of this rank */
     struct posted *posted;   /* per buffer */
     int under_way;           /* how many operations there are in all */
+    struct posted_queue leaving, closing;
     struct posted *posting;  /* being posted now; NULL: none */
     enum status comm_status; /* first failure of moving operations on between nodes */
     bool failed_alone;       /* as engine_failed_alone */
@@ -119,7 +136,11 @@ void engine_find_place(struct engine *engine);
 /* Collective, blocking. Of the values that the state brings, those that this rank holds. */
 enum status engine_take_values(struct engine *engine);
 
-/* Local. Points the inputs of a micro_plan at the samples of a micro-batch of a step. */
+/* Local. Where the bytes of input `index` of a micro_plan are, on the host. */
+const void *bound_source(const struct step *step, const struct runnable *runnable, int index,
+                         const struct micro_batch *samples);
+/* Local. Points the inputs of a micro_plan at the samples of a micro-batch of a step; where the
+ * device is apart they have a place, and are copied. */
 void bind_inputs(const struct step *step, struct runnable *runnable, int slot,
                  const struct micro_batch *samples);
 
@@ -151,6 +172,9 @@ enum status engine_await_losses(struct engine *engine);
  * that is no step. */
 enum status engine_run_list(struct engine *engine, enum list_name name);
 
+/* Local. Who watches training; evaluating and saving are each one thing, which train.h tells. */
+const struct engine_observer *engine_watcher(const struct engine *engine);
+
 /* Local. The communicator tells when what is posted is done; until engine_listen(engine, false). */
 void engine_listen(struct engine *engine, bool on);
 
@@ -160,14 +184,12 @@ enum status engine_open_calls(struct engine *engine);
 
 /* Local. Moves reductions under way on; called between pieces of computation. */
 void engine_progress(struct engine *engine);
-
 /* Local. Each rank's own running statistics, where STATS_ALL has replaced them. */
 enum status restore_statistics(struct engine *engine);
 
 /* Local. Logs which value was the first to be not finite in the step under way; returns
- * STATUS_NUMERIC. */
+ * STATUS_NUMERIC. The same of the norm of a step whose STEP has run. */
 enum status numeric_failure(struct engine *engine, const char *what, double value);
-/* Local. The same of the norm of a step whose STEP has run. */
 enum status numeric_failure_of_norm(struct engine *engine, const struct step *step);
 /* Local. The first parameter whose gradient, of a buffer that STEP reads, is not finite here. */
 const char *numeric_bad_gradient(const struct engine *engine, int grad);

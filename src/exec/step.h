@@ -9,6 +9,8 @@
 #include "base/exact.h"
 #include "exec/engine.h"
 
+struct runnable;
+
 /* Sums over the micro-batches of a step or an evaluation. */
 struct tally {
     double loss[GRAPH_MAX_LOSSES], labels[GRAPH_MAX_LOSSES];
@@ -36,19 +38,45 @@ struct eval_share {
 };
 _Static_assert(sizeof(struct eval_share) <= COMM_EXCHANGE_BYTES, "an exchange takes so much");
 
-/* The next step, the one under way or just done, and the one before, whose norm comes last. */
-enum { STEP_RING = 3 };
+/* What the device tells of a step. It lies in the device's memory, and the host reads a copy once a
+ * step; where memory is the host's there is one of both. */
+struct step_told {
+    struct exact_sum squares;       /* of this rank's gradients; to clip by, of all ranks' */
+    struct exact_sum losses;        /* as they come: whether all are finite */
+    struct optim_decision decision; /* of its update */
+    int32_t bad;                    /* a parameter is not finite after it */
+    struct loss_told {
+        double sum, counts[3];  /* as the graph makes them */
+    } loss[][GRAPH_MAX_LOSSES]; /* per micro-batch of the rank */
+};
+struct step_read {
+    float seed[GRAPH_MAX_LOSSES]; /* of backward: 1 / labels of all ranks; for the device to read */
+    struct step_told told;
+};
+
+/* The next step, the one under way or just done, and the one before, whose norm comes last. On a
+ * device that is apart one rank enqueues more before it looks at the oldest. */
+enum { STEP_RING = 3, STEP_MOST = STEP_RING + PLAN_STEPS_AHEAD };
 
 struct step {
-    int64_t number;                 /* counted from 0 */
+    int64_t number; /* counted from 0 */
+    struct train_position begin;
+    double lr;
     const struct step_batch *batch; /* its samples; NULL: not loaded */
-    float seed[GRAPH_MAX_LOSSES];   /* of backward: 1 / labels of all ranks */
+    struct step_told *told;         /* device memory */
+    struct step_read *read;         /* the host's, pinned */
+    struct event *done;             /* behind the copy of what was told */
+    const struct runnable **noted;  /* per micro-batch: whose losses were told and not read yet */
+    int micros;                     /* of the rank */
+    const struct instr *untold[2];  /* of what is told when the device is done: REPORT, NORM */
+    int untold_count;
     int64_t own_labels[GRAPH_MAX_LOSSES],
         (*labels)[GRAPH_MAX_LOSSES]; /* this rank's; of all ranks */
     struct tally tally;
     struct exact_sum loss[GRAPH_MAX_LOSSES]; /* of the tally */
     struct exact_sum squares, *all_squares;  /* of this rank's gradients; of the group of NORM */
     double grad_norm;
+    bool decided;                      /* what its NORM means for its STEP */
     bool normed;                       /* grad_norm is known */
     bool own_is_finite;                /* this rank's part of the norm */
     const char *bad_gradient;          /* one that is not finite; NULL: none */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/copy.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -31,8 +32,12 @@ static enum status take_array(struct store *store, int array) {
     struct elements *held = &store->held[array];
     *held = (struct elements){layout->dtype, NULL, layout->held};
     size_t bytes = elements_bytes(held);
-    if (layout->memory == MEMORY_COMM)
-        return comm_alloc(store->comm, bytes, names[layout->kind], &held->data);
+    bool shared = layout->memory == MEMORY_COMM, apart = backend_of(store)->apart;
+    if (shared && !apart) return comm_alloc(store->comm, bytes, names[layout->kind], &held->data);
+    if (shared && comm_size(store->comm) > 1) {
+        TRY(comm_alloc(store->comm, bytes, names[layout->kind], &store->shared[array]));
+        TRY(backend_of(store)->pin(store->device, store->shared[array], bytes));
+    }
     return backend_of(store)->memory_new(store->device, bytes, names[layout->kind], &held->data);
 }
 
@@ -75,7 +80,8 @@ enum status store_new(const struct state_layout *layout, struct device *device, 
     *store = (struct store){.layout = layout,
                             .device = device,
                             .comm = comm,
-                            .held = MEM_ARRAY(struct elements, layout->array_count)};
+                            .held = MEM_ARRAY(struct elements, layout->array_count),
+                            .shared = MEM_ARRAY(void *, layout->array_count)};
     make_spans(store);
     enum status status = take_memory(store);
     if (status == STATUS_OK)
@@ -90,13 +96,16 @@ void store_free(struct store **pointer) {
     if (!store) return;
     const struct backend *backend = backend_of(store);
     for (int i = 0; i < store->layout->array_count; i++) {
-        bool own = store->layout->arrays[i].memory == MEMORY_DEVICE;
+        bool own = store->layout->arrays[i].memory == MEMORY_DEVICE || backend->apart;
+        if (store->shared[i])
+            backend->unpin(store->device, store->shared[i], elements_bytes(&store->held[i]));
         if (own && store->held[i].data)
             backend->memory_free(store->device, store->held[i].data,
                                  elements_bytes(&store->held[i]));
     }
     if (store->told) backend->memory_free(store->device, store->told, sizeof *store->told);
     free(store->held);
+    free(store->shared);
     free(store->spans);
     free(store->span_first);
     free(store);
@@ -173,6 +182,23 @@ const struct elements *store_staging(const struct store *store) {
     return &store->held[state_array(store->layout, ARRAY_GRAD, 0)];
 }
 
+void *store_shared(const struct store *store, const void *address) {
+    if (!backend_of(store)->apart) return (void *)(uintptr_t)address;
+    for (int i = 0; i < store->layout->array_count; i++) {
+        const char *begin = store->held[i].data, *at = address;
+        if (!store->shared[i] || at < begin || at > begin + elements_bytes(&store->held[i]))
+            continue;
+        return (char *)store->shared[i] + (at - begin);
+    }
+    CHECK(false, "%p is no array that others reach", address);
+    return NULL;
+}
+
+/* Whoever reads or writes past the stream comes behind what is enqueued there. */
+static enum status await_stream(const struct store *store) {
+    return backend_of(store)->stream_wait(store->device, store->stream);
+}
+
 struct elements store_use_gradient(const struct store *store, int grad, int use) {
     const struct state_use *of = &store->layout->uses[use];
     if (is_windows(store, grad))
@@ -185,6 +211,7 @@ struct elements store_use_gradient(const struct store *store, int grad, int use)
 enum status store_get(const struct store *store, int array, int item, void *plain) {
     const struct state_item *of = item_of(store, array, item);
     struct elements elements = store_tensor(store, array, item);
+    TRY(await_stream(store));
     return layout_to_plain(store->device, of->layout, elements.data, plain);
 }
 
@@ -213,13 +240,14 @@ static enum status put_parts(struct store *store, int array, const struct state_
     enum status status = layout_from_plain(store->device, item->layout, plain, all.data);
     for (int i = 0; i < of->slice_count && status == STATUS_OK; i++)
         status = copy_part(store, array, item, &of->slices[i], &all);
-    if (status == STATUS_OK) status = backend->stream_wait(NULL);
+    if (status == STATUS_OK) status = backend->stream_wait(store->device, NULL);
     backend->memory_free(store->device, all.data, bytes);
     return status;
 }
 
 enum status store_put(struct store *store, int array, int item, const void *plain) {
     const struct state_item *of = item_of(store, array, item);
+    TRY(await_stream(store));
     if (state_place(store->layout, array, of->begin, of->count) < 0)
         return put_parts(store, array, of, plain);
     struct elements elements = store_tensor(store, array, item);
@@ -276,6 +304,7 @@ uint64_t store_item_hash(const struct state_item *item, const void *plain) {
 static enum status hash_tensor(const struct store *store, const struct state_item *of,
                                const struct elements *elements, uint64_t *sum) {
     size_t bytes = tensor_type_bytes(&of->type);
+    TRY(await_stream(store));
     void *plain = mem_new(bytes);
     enum status status = layout_to_plain(store->device, of->layout, elements->data, plain);
     *sum += store_item_hash(of, plain);
@@ -301,8 +330,8 @@ enum status store_buffer_hash(const struct store *store, uint64_t *out) {
 /* --- arithmetic --- */
 
 static enum status add(struct store *store, const struct elements *into,
-                       const struct elements *from) {
-    return backend_of(store)->array_add(store->device, into, from, NULL);
+                       const struct elements *from, struct stream *stream) {
+    return backend_of(store)->array_add(store->device, into, from, stream);
 }
 
 /* What of a bucket lies in a slice; false: nothing. */
@@ -324,7 +353,7 @@ enum status store_sum(struct store *store, int into, int from, const struct buck
         if (!clip_bucket(bucket, &array->slices[i], &part)) continue;
         struct elements to = store_elements(store, a, part.begin, part.count),
                         of = store_elements(store, b, part.begin, part.count);
-        TRY(add(store, &to, &of));
+        TRY(add(store, &to, &of, store->stream));
     }
     return STATUS_OK;
 }
@@ -351,7 +380,7 @@ enum status store_tie(struct store *store, int grad, const struct bucket *bucket
         if (!is_further(store->layout, bucket, u)) continue;
         struct elements into = first_gradient(store, grad, store->layout->uses[u].param),
                         from = store_use_gradient(store, grad, u);
-        TRY(add(store, &into, &from));
+        TRY(add(store, &into, &from, store->stream));
     }
     return STATUS_OK;
 }
@@ -359,11 +388,11 @@ enum status store_tie(struct store *store, int grad, const struct bucket *bucket
 enum status store_zero(struct store *store, int grad, const struct bucket *bucket) {
     const struct backend *backend = backend_of(store);
     struct elements own = store_bucket_gradient(store, grad, bucket);
-    TRY(backend->array_fill(store->device, &own, -0.0f, NULL));
+    TRY(backend->array_fill(store->device, &own, -0.0f, store->stream));
     for (int u = 0; u < store->layout->use_count; u++) {
         if (!is_further(store->layout, bucket, u)) continue;
         struct elements use = store_use_gradient(store, grad, u);
-        TRY(backend->array_fill(store->device, &use, -0.0f, NULL));
+        TRY(backend->array_fill(store->device, &use, -0.0f, store->stream));
     }
     return STATUS_OK;
 }
@@ -374,8 +403,9 @@ enum status store_collect(struct store *store, int grad, int use, const void *ma
                     to = elements_part(&all, 0,
                                        (int64_t)(param->layout->bytes / dtype_bytes(all.dtype))),
                     from = {to.dtype, (void *)(uintptr_t)made, to.count};
-    if (!first) return add(store, &to, &from);
-    return backend_of(store)->array_copy(store->device, to.data, made, elements_bytes(&to), NULL);
+    if (!first) return add(store, &to, &from, store->stream);
+    return backend_of(store)->array_copy(store->device, to.data, made, elements_bytes(&to),
+                                         store->stream);
 }
 
 /* --- slices --- */
@@ -389,24 +419,25 @@ enum status store_clear_padding(struct store *store, int grad, const struct buck
         int64_t used = (int64_t)(item->layout->bytes / dtype_bytes(all.dtype));
         struct elements padding =
             elements_part(&all, item->begin - bucket->begin + used, item->count - used);
-        if (padding.count > 0) TRY(backend_of(store)->array_fill(store->device, &padding, 0, NULL));
+        if (padding.count > 0)
+            TRY(backend_of(store)->array_fill(store->device, &padding, 0, store->stream));
     }
     return STATUS_OK;
 }
 
 enum status store_take_slice(struct store *store, int grad, const struct bucket *bucket,
-                             const struct slice *slice, bool first) {
+                             const struct slice *slice, bool first, struct stream *stream) {
     struct elements all = store_bucket_gradient(store, grad, bucket),
                     from = elements_part(&all, slice->begin, slice->count),
                     to = store_elements(store, state_array(store->layout, ARRAY_GRAD, GRAD_SLICES),
                                         bucket->begin + slice->begin, slice->count);
-    if (!first) return add(store, &to, &from);
+    if (!first) return add(store, &to, &from, stream);
     return backend_of(store)->array_copy(store->device, to.data, from.data, elements_bytes(&to),
-                                         NULL);
+                                         stream);
 }
 
 enum status store_give_slice(struct store *store, const struct bucket *bucket,
-                             const struct slice *slice) {
+                             const struct slice *slice, struct stream *stream) {
     const struct state_layout *layout = store->layout;
     if (!layout->param_shift || slice->count == 0) return STATUS_OK;
     struct elements all = store_bucket_params(store, bucket),
@@ -414,19 +445,16 @@ enum status store_give_slice(struct store *store, const struct bucket *bucket,
                     from = store_elements(store, state_array(layout, ARRAY_PARAM, 0),
                                           bucket->begin + slice->begin, slice->count);
     return backend_of(store)->array_copy(store->device, to.data, from.data, elements_bytes(&to),
-                                         NULL);
+                                         stream);
 }
 
 /* The sums of some blocks, each added to *total. */
 static enum status add_squares(struct store *store, const struct elements *blocks,
                                struct exact_sum *total) {
-    double sums[SUMS];
+    const struct backend *backend = backend_of(store);
     int64_t count = (blocks->count + NORM_BLOCK - 1) / NORM_BLOCK;
-    TRY(backend_of(store)->array_squares(store->device, blocks, store->told->sums, NULL));
-    TRY(backend_of(store)->copy_out(store->device, sums, store->told->sums,
-                                    (size_t)count * sizeof(double)));
-    for (int64_t b = 0; b < count; b++) exact_add(total, sums[b]);
-    return STATUS_OK;
+    TRY(backend->array_squares(store->device, blocks, store->told->sums, store->stream));
+    return backend->array_sum(store->device, store->told->sums, count, total, store->stream);
 }
 
 enum status store_squares(struct store *store, int grad, struct exact_sum *total) {
@@ -445,26 +473,16 @@ enum status store_squares(struct store *store, int grad, struct exact_sum *total
     return STATUS_OK;
 }
 
-static enum status forget_bad(const struct store *store) {
-    int32_t none = 0;
-    return backend_of(store)->copy_in(store->device, &store->told->bad, &none, sizeof none);
-}
-
-static enum status read_bad(const struct store *store, bool *finite) {
-    int32_t bad;
-    TRY(backend_of(store)->copy_out(store->device, &bad, &store->told->bad, sizeof bad));
-    *finite = !bad;
-    return STATUS_OK;
-}
-
-static enum status update_slice(struct store *store, const struct optim_step *step, int grad,
-                                int index) {
+static enum status update_slice(struct store *store, const struct optim_step *step,
+                                const struct optim_decision *decision, int grad, int index,
+                                int32_t *bad) {
     const struct state_layout *layout = store->layout;
     const struct slice *slice = &layout->owned[index];
     int first = store->span_first[index], state = layout->first[ARRAY_STATE];
     struct optim_update update = {
         .rule = layout->optimizer,
         .step = step,
+        .decision = decision,
         .spans = store->spans + first,
         .span_count = store->span_first[index + 1] - first,
         .param =
@@ -473,19 +491,24 @@ static enum status update_slice(struct store *store, const struct optim_step *st
                                    slice->count)};
     for (int i = 0; i < layout->optimizer->state_count; i++)
         update.state[i] = store_elements(store, state + i, slice->begin, slice->count);
-    return backend_of(store)->array_update(store->device, &update, &store->told->bad, NULL);
+    return backend_of(store)->array_update(store->device, &update, bad, store->stream);
 }
 
-enum status store_update(struct store *store, const struct optim_step *step, int grad,
-                         bool *finite) {
-    TRY(forget_bad(store));
-    for (int i = 0; i < store->layout->owned_count; i++) TRY(update_slice(store, step, grad, i));
-    return read_bad(store, finite);
+enum status store_update(struct store *store, const struct optim_step *step,
+                         const struct optim_decision *decision, int grad, int32_t *bad) {
+    for (int i = 0; i < store->layout->owned_count; i++)
+        TRY(update_slice(store, step, decision, grad, i, bad));
+    return STATUS_OK;
 }
 
 enum status store_all_finite(const struct store *store, const struct elements *elements,
                              bool *finite) {
-    TRY(forget_bad(store));
-    TRY(backend_of(store)->array_check(store->device, elements, &store->told->bad, NULL));
-    return read_bad(store, finite);
+    int32_t bad = 0;
+    TRY(await_stream(store));
+    TRY(device_copy_in(store->device, &store->told->bad, &bad, sizeof bad));
+    TRY(backend_of(store)->array_check(store->device, elements, &store->told->bad, store->stream));
+    TRY(await_stream(store));
+    TRY(device_copy_out(store->device, &bad, &store->told->bad, sizeof bad));
+    *finite = !bad;
+    return STATUS_OK;
 }

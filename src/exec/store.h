@@ -17,8 +17,10 @@
 struct store {
     const struct state_layout *layout;
     struct device *device;
+    struct stream *stream; /* on which arithmetic is enqueued; whoever reads waits for it */
     struct comm *comm;     /* owns arrays that others read and write */
     struct elements *held; /* per array: the elements of its slices */
+    void **shared;         /* per array: where others reach it, if not there; NULL: nowhere else */
     struct optim_span *spans;
     int *span_first;         /* per owned slice: its spans; one more at the end */
     struct store_told *told; /* device memory: what it tells of an array */
@@ -48,6 +50,9 @@ struct elements store_bucket_gradient(const struct store *store, int grad,
 struct elements store_bucket_params(const struct store *store, const struct bucket *bucket);
 struct elements store_read_param(const struct store *store, int param);
 const struct elements *store_staging(const struct store *store);
+/* Local. Where other ranks reach what lies at an address of such an array. That is the address
+ * itself, or, of a device that is apart, memory of the host that it is copied to and from. */
+void *store_shared(const struct store *store, const void *address);
 
 /* Local, blocking. One tensor between an array and plain host memory: out of an array that holds
  * all of it; into whatever of it is held. */
@@ -75,16 +80,17 @@ enum status store_collect(struct store *store, int grad, int use, const void *ma
  * gradients, added or (first) copied; the own parameters into their window. */
 enum status store_clear_padding(struct store *store, int grad, const struct bucket *bucket);
 enum status store_take_slice(struct store *store, int grad, const struct bucket *bucket,
-                             const struct slice *slice, bool first);
+                             const struct slice *slice, bool first, struct stream *stream);
 enum status store_give_slice(struct store *store, const struct bucket *bucket,
-                             const struct slice *slice);
+                             const struct slice *slice, struct stream *stream);
 
-/* Local, blocking. Over the slices this rank owns: squares, of what it answers for, added up block
- * by block in f64 and then exactly, to *total; the optimizer's update, and whether all parameters
- * are finite afterwards. */
+/* Local, asynchronous on the device, in whose memory *total, *decision and *bad are. Over the
+ * slices this rank owns: squares, of what it answers for, added up block by block in f64 and then
+ * exactly, to *total; the optimizer's update as was decided (NULL: by the step's own scale), and
+ * *bad is set where a parameter is not finite afterwards. */
 enum status store_squares(struct store *store, int grad, struct exact_sum *total);
-enum status store_update(struct store *store, const struct optim_step *step, int grad,
-                         bool *finite);
+enum status store_update(struct store *store, const struct optim_step *step,
+                         const struct optim_decision *decision, int grad, int32_t *bad);
 /* Local, blocking. Whether elements of this device are finite. */
 enum status store_all_finite(const struct store *store, const struct elements *elements,
                              bool *finite);

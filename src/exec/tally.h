@@ -4,13 +4,15 @@
 
 #include "exec/state.h"
 
-/* Local. Adds the counts of a micro-batch's samples; and, blocking, the losses and counts of the
- * forward pass in a slot, from the device: losses to the tally as they come, and exactly to
- * `exact`. */
+/* Local. Adds the counts of a micro-batch's samples. */
 void tally_samples(const struct runnable *runnable, const struct micro_batch *samples,
                    struct tally *tally);
-enum status tally_add(const struct runnable *runnable, int slot, const struct micro_batch *samples,
-                      struct tally *tally, struct exact_sum *exact);
+/* Local, asynchronous. The same, and has the device tell the losses and counts that the forward
+ * pass in a slot made. */
+enum status tally_note(struct engine *engine, const struct slot *slot, int index);
+/* Local. Adds what was told and noted, once the host may read it: losses to the tally as they come,
+ * and exactly to step->loss. */
+void tally_read(struct step *step);
 double tally_loss(const struct tally *tally, int losses);
 /* Local. What this rank tells of its tally. */
 void tally_share(const struct step *step, struct step_share *out);

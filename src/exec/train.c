@@ -127,19 +127,44 @@ static bool range_is_over(struct run *run, const struct step_result *step) {
     return true;
 }
 
-static enum status one_step(struct run *run) {
+/* The oldest step under way. Of several, what any of them was asked for counts. */
+static enum status finish_step(struct run *run, bool *over) {
     struct step_result step;
-    struct step_request request = request_now(run);
-    int64_t number = run->done->step;
-    engine_ask(*run->engine, &request);
-    enum status status = engine_step(*run->engine, &step);
+    int64_t number = run->done->step - engine_unfinished(*run->engine);
+    enum status status = engine_finish(*run->engine, &step);
     tell_norm(run, number); /* of the step before */
     TRY(status);
-    run->agreed = step.request;
-    run->result.signal = step.request.signal;
+    if (step.request.signal) run->agreed.signal = run->result.signal = step.request.signal;
+    run->agreed.save |= step.request.save;
+    run->agreed.time_up |= step.request.time_up;
     run->observer->step(run->observer->context, &step);
     tell_norm(run, number + 1);
-    bool over = range_is_over(run, &step);
+    *over = range_is_over(run, &step);
+    return STATUS_OK;
+}
+
+/* Whether something happens behind the steps so far that all of them must be finished for. */
+static bool pauses(const struct run *run) {
+    const struct train_config *config = run->config;
+    int64_t step = run->done->step;
+    bool asked = run->agreed.save || cause_to_stop(run) != STOP_END;
+    return asked || step == run->total || due(step, config->eval_every) ||
+           due(step, config->save_every) || config->next_plan ||
+           engine_plan(*run->engine)->config.lr.policy == LR_RANGE;
+}
+
+/* Enqueues one; as many as may be are under way until something must be known of them. */
+static enum status one_step(struct run *run) {
+    struct step_request request = request_now(run);
+    bool over = false;
+    run->agreed = (struct step_request){0};
+    engine_ask(*run->engine, &request);
+    enum status status = engine_enqueue(*run->engine);
+    if (status != STATUS_OK) tell_norm(run, run->done->step); /* of the step before */
+    TRY(status);
+    while (engine_unfinished(*run->engine) > (pauses(run) ? 0 : engine_ahead(*run->engine)))
+        TRY(finish_step(run, &over));
+    if (engine_unfinished(*run->engine) > 0) return STATUS_OK;
     if (over) run->total = run->done->step;
     bool last = run->done->step == run->total || cause_to_stop(run) != STOP_END;
     if (last) TRY(settle(run));

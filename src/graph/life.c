@@ -217,6 +217,35 @@ static void keep_held(struct survey *survey, struct life_order *order) {
     }
 }
 
+static bool is_read_here(const struct survey *survey, int value) {
+    const struct graph *graph = survey->graph;
+    for (int n = 0; n < graph->node_count; n++) {
+        const struct node *node = &graph->nodes[n];
+        for (int k = 0; k < node->in_count && is_here(survey, node); k++)
+            if (graph->values[node->in[k]].root == value) return true;
+    }
+    return false;
+}
+
+/* Loss seeds are known late: they may be put there before any pass of backward. */
+static bool is_seed(const struct graph *graph, int value) {
+    for (int i = 0; i < graph->loss_count; i++)
+        if (graph->losses[i].seed == value) return true;
+    return false;
+}
+
+/* Whichever pass reads them, they come before the first. */
+static void keep_inputs(struct survey *survey, struct life_order *order) {
+    const struct graph *graph = survey->graph;
+    for (int i = 0; i < graph->input_count; i++) {
+        int value = graph->inputs[i];
+        bool all = survey->run == RUN_FORWARD || is_seed(graph, value);
+        if (!is_read_here(survey, value)) continue;
+        order->first[value] = 0;
+        keep(survey, order, value, all ? survey->end : 0);
+    }
+}
+
 /* What crosses a cut of the stage is in use from `first` (where it was not made here) to `last`. */
 static void keep_crossing(struct survey *survey, struct life_order *order, int cut,
                           enum phase phase, int first, int last) {
@@ -257,6 +286,7 @@ static void add_order(struct survey *survey, enum run run, bool split) {
     if (split) keep_gradients(survey, order);
     if (run != RUN_AGAIN) keep_losses(survey, order);
     if (run != RUN_ALL) keep_held(survey, order);
+    if (survey->config->inputs) keep_inputs(survey, order);
     keep_for_stages(survey, order);
 }
 

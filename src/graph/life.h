@@ -15,6 +15,8 @@ struct life_config {
     bool recompute;      /* forward keeps nothing for backward: it is run again right before it */
     bool blocks;         /* with recompute: one segment of it at a time, before that of backward */
     bool some_kept;      /* with recompute: of some micro-batches it keeps all; good for both */
+    bool inputs; /* have a place in the slot, since nobody else's memory can be read: filled before
+                    its first pass, and kept for the last that reads them */
 };
 
 enum { LIFE_NEVER = -1, LIFE_KEPT = -2, LIFE_ORDERS = 5 };

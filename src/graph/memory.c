@@ -105,16 +105,17 @@ static void take_over(struct placer *placer, int input, int value) {
     if (block->pass != life->pass[value]) block->pass = LIFE_KEPT;
 }
 
-/* What other stages made and this one receives. */
+/* What other stages made and this one receives, and what is loaded. */
 static void add_received(struct placer *placer) {
     const struct graph *graph = placer->graph;
     const struct life *life = &placer->plan->life;
     for (int v = 0; v < graph->value_count; v++) {
         const struct value *value = &graph->values[v];
         placer->block_of[v] = -1;
-        if (value->kind == VALUE_LOCAL && value->root == v && life_uses(life, v) &&
-            !life_runs(life, value->producer))
-            add_block(placer, v);
+        if (value->root != v || !life_uses(life, v)) continue;
+        bool received = value->kind == VALUE_LOCAL && !life_runs(life, value->producer);
+        bool loaded = value->kind == VALUE_INPUT && placer->config->life.inputs;
+        if (received || loaded) add_block(placer, v);
     }
 }
 

@@ -28,8 +28,9 @@ struct placement_config {
 
 struct placement {
     const struct graph *graph;
-    size_t *offset;                  /* per value; PLACED_ELSEWHERE for inputs, parameters, buffers
-                                        and values that no node of the stage touches */
+    size_t *offset;                  /* per value; PLACED_ELSEWHERE for parameters, buffers, inputs
+                                        that have no place here, and values that no node of the
+                                        stage touches */
     bool *in_shared;                 /* per value: the offset is in the shared arena */
     size_t slot_bytes, shared_bytes; /* of a slot's arena, and of the one all slots share */
     size_t live_bytes; /* most bytes of one slot live at any one node: no joint placement can be

@@ -1,6 +1,6 @@
 /* The words of options that are names in registries: base/option_registry.h says why this is here.
  * A new row of a registry needs nothing in this file. */
-#include "backend/backend.h"
+#include "backend/registry.h"
 #include "base/log.h"
 #include "base/option_registry.h"
 #include "comm/comm.h"

@@ -350,9 +350,18 @@ static enum status compare_cluster(const struct job *job) {
     return status;
 }
 
+/* Each rank has a device, as far as is known here. */
+static enum status compare_device(const struct job *job) {
+    struct device *device = job->plan->device;
+    size_t peak, all;
+    device->backend->memory_bytes(device, &peak, &all);
+    return compare(job, true, (int64_t)all, "the memory of its device");
+}
+
 enum status job_check_memory(const struct job *job) {
     if (option_is_set(&job->options, OPTION_memory_limit_bytes)) return compare_given(job);
     if (job->costs->cluster) return compare_cluster(job);
+    if (job->plan->memory.apart) return compare_device(job);
     return compare(job, false, job->available_bytes, "what is available");
 }
 
@@ -361,5 +370,6 @@ enum status job_check_alone(const struct job *job) {
     const struct grid *grid = &job->plan->config.grid;
     bool alike = grid->stages == 1 && grid->drivers == 0;
     if (option_is_set(&job->options, OPTION_memory_limit_bytes)) return compare_given(job);
+    if (job->plan->memory.apart) return compare_device(job);
     return compare(job, !alike, job->total_bytes, "the most this machine could have");
 }

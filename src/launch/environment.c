@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backend/backend.h"
+#include "backend/registry.h"
 #include "base/mem.h"
 #include "launch/openmp.h"
 

@@ -1,6 +1,7 @@
 /* The table of update rules. */
 #include "optim/optim.h"
 
+#include <math.h>
 #include <string.h>
 
 #define OPTIMIZER(name) extern const struct optim_rule optim_##name;
@@ -23,4 +24,10 @@ const struct optim_rule *optim_find(const char *name) {
 const struct optim_rule *const *optim_all(int *count) {
     *count = (int)(sizeof rules / sizeof rules[0]);
     return rules;
+}
+
+void optim_decide(double squares, double limit, struct optim_decision *out, int32_t *stop) {
+    double norm = sqrt(squares), scale = limit > 0 ? limit / (norm + 1e-6) : 1;
+    if (!isfinite(squares)) *stop = 1;
+    *out = (struct optim_decision){norm, scale < 1 ? (float)scale : 1, *stop};
 }

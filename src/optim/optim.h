@@ -28,6 +28,17 @@ struct optim_step {
     float lr, gradient_scale; /* of this step; the scale is the clipping factor, 1 for none */
 };
 
+/* What the norm of the gradients means for the updates of a step. It lies where they run, so that
+ * nobody waits for it to enqueue them. */
+struct optim_decision {
+    double norm;
+    float scale;  /* the clipping factor */
+    int32_t skip; /* nothing is updated: this norm, or one before, is not finite */
+};
+/* Local. Of a sum of squares: clipping as torch does it, by limit / (norm + 1e-6) where that is
+ * below 1 (limit 0: none). *stop is set where the norm is not finite, and read where it is. */
+void optim_decide(double squares, double limit, struct optim_decision *out, int32_t *stop);
+
 /* A run of elements with one weight decay. */
 struct optim_span {
     int64_t begin, count;
@@ -57,6 +68,7 @@ struct optim_update {
     const struct optim_span *spans; /* of the arrays below */
     int span_count;
     struct elements param, gradient, state[OPTIM_MAX_STATES]; /* f32, equally long */
+    const struct optim_decision *decision; /* in place of the step's scale; NULL: that one counts */
 };
 
 /* Learning rate over the run. */

@@ -163,6 +163,7 @@ static int64_t slot_bytes(const struct trial *trial, int stage) {
     struct placement_config config = {
         .life = {.split = true,
                  .mixed = true,
+                 .inputs = trial->ranges.graph->device->backend->apart,
                  .recompute = trial->input->config->recompute == RECOMPUTE_ALWAYS},
         .shared = true};
     SCOPED(placement_free) struct placement placement = graph_place(&trial->ranges, stage, &config);
@@ -171,7 +172,11 @@ static int64_t slot_bytes(const struct trial *trial, int stage) {
 
 /* What all slots of a position share. */
 static size_t shared_bytes(const struct trial *trial, int position) {
-    struct placement_config config = {.life = {.split = true, .mixed = true}, .shared = true};
+    struct placement_config config = {
+        .life = {.split = true,
+                 .mixed = true,
+                 .inputs = trial->ranges.graph->device->backend->apart},
+        .shared = true};
     size_t most = 0;
     for (int c = 0; c < trial->shape.chunks; c++) {
         int stage = pipeline_stage(&trial->shape, position, c);

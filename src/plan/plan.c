@@ -68,7 +68,8 @@ static struct placement_config placement_of(const struct plan *plan) {
                  .mixed = split && steps_have(plan, INSTR_B, 0),
                  .segments_apart =
                      is_interrupted(plan, LIST_BODY) || is_interrupted(plan, LIST_LAST),
-                 .lockstep = plan->config.sync_bn && plan->config.cell.replica_count > 1},
+                 .lockstep = plan->config.sync_bn && plan->config.cell.replica_count > 1,
+                 .inputs = plan->device->backend->apart},
         .gradients_outside = !adds && !split};
 }
 
@@ -207,6 +208,8 @@ static void plan_loaders(struct plan *plan) {
                                .seed = config->seed,
                                .drop_last = config->drop_last,
                                .workers = config->workers};
+    if (plan->device->backend->apart && config->ranks == 1)
+        plan->train_loader.depth = LOADER_DEPTH + PLAN_STEPS_AHEAD;
     int64_t test = config->dataset->count[config->eval_split];
     struct eval_share eval = eval_share(config);
     plan->eval_batch = config->eval_batch;
@@ -374,6 +377,7 @@ static void plan_fields(struct plan *plan) {
 
 static void plan_estimate(struct plan *plan) {
     struct memory_estimate *estimate = &plan->memory;
+    estimate->apart = plan->device->backend->apart;
     estimate->params = state_kind_bytes(plan->store, ARRAY_PARAM);
     estimate->gradients = state_kind_bytes(plan->store, ARRAY_GRAD);
     estimate->in_flight = state_kind_bytes(plan->store, ARRAY_GRAD_WINDOW);
@@ -534,13 +538,22 @@ void plan_most_shared_bytes(const struct plan *plan, size_t *heap, size_t *chann
 
 bool memory_part(const struct memory_estimate *estimate, int index, struct memory_part *out) {
     const struct memory_part parts[] = {
-#define MEMORY(field, name, doc) {name, doc, estimate->field},
+#define MEMORY(field, name, where, doc) {name, doc, estimate->field},
 #include "plan/memory.def"
 #undef MEMORY
     };
-    if (index >= (int)(sizeof parts / sizeof *parts)) return false;
-    *out = parts[index];
-    return true;
+    enum { HOST, DEVICE };
+    static const int where[] = {
+#define MEMORY(field, name, where, doc) where,
+#include "plan/memory.def"
+#undef MEMORY
+    };
+    for (int i = 0; i < (int)(sizeof parts / sizeof *parts); i++) {
+        if ((estimate->apart && where[i] == HOST) || index-- > 0) continue;
+        *out = parts[i];
+        return true;
+    }
+    return false;
 }
 
 size_t memory_sum(const struct memory_estimate *estimate) {

@@ -44,7 +44,8 @@ struct chunk_plan {
 /* Predicted bytes of a rank, by purpose. What plans do not know, library and trace, is filled in by
  * the caller. */
 struct memory_estimate {
-#define MEMORY(field, name, doc) size_t field;
+    bool apart; /* the device has memory of its own: that alone is counted */
+#define MEMORY(field, ...) size_t field;
 #include "plan/memory.def"
 #undef MEMORY
 };
@@ -58,6 +59,8 @@ bool memory_part(const struct memory_estimate *estimate, int index, struct memor
 size_t memory_sum(const struct memory_estimate *estimate);
 
 enum { PLAN_MAX_MICRO = 6 };
+/* Steps that one rank enqueues beside the oldest under way, on a device that is apart. */
+enum { PLAN_STEPS_AHEAD = 2 };
 
 /* What a plan does not make itself. All borrowed, and used by plan_new alone, but for the name. */
 struct plan_given {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/host.h"
+#include "backend/registry.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/option_registry.h"
@@ -354,7 +354,7 @@ static enum status resolve_device(struct resolve *resolve) {
                      &config->device_index));
     config->dtype = dtype_of(options->dtype);
     config->tf32 = strcmp(options->dtype, "tf32") == 0;
-    if (!host_has_memory_of(backend_find(config->device))) return refuse_device(config);
+    if (strcmp(config->device, "cuda") == 0) return refuse_device(config);
     if (!config->tf32 && config->dtype != DTYPE_F16) return STATUS_OK;
     return fail(STATUS_USAGE,
                 "--dtype %s: device %s has f32 and bf16\n"

@@ -3,8 +3,6 @@
  * ask for one. */
 #include "plan/staging.h"
 
-#include "backend/host.h"
-
 static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
@@ -12,7 +10,7 @@ static size_t larger(size_t a, size_t b) {
 /* From a layout that is not plain to the file, or back, a device with memory of its own has a copy
  * between. */
 static size_t copy_bytes(const struct plan *plan, const struct state_item *item) {
-    bool between = !item->layout->plain && !host_has_memory_of(plan->device->backend);
+    bool between = !item->layout->plain && plan->device->backend->apart;
     return tensor_type_bytes(&item->type) * (between ? 2 : 1);
 }
 

@@ -1,5 +1,6 @@
 /* What a rank will do in a step: sums over its nodes. Limits of waits follow the rules of this
  * machine's device, whatever costs a forecast has: it is this machine that is waited for. */
+#include "backend/copy.h"
 #include "plan/plan.h"
 
 /* Micro-batches that this rank runs in a step. */

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include "backend/registry.h"
 #include "base/limit.h"
 #include "base/log.h"
 #include "base/mem.h"

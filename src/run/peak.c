@@ -56,7 +56,7 @@ static enum status time_best(struct product *product, int64_t *best_ns) {
     for (int i = 0; i < LEAST_TRIES || now_ns - begin_ns < tries_ns; i++) {
         int64_t before_ns = now_ns;
         TRY(kernel_run(product->kernel, product->in, product->out, product->scratch, NULL));
-        TRY(product->device->backend->stream_wait(NULL));
+        TRY(product->device->backend->stream_wait(product->device, NULL));
         now_ns = clock_ns();
         if (i == 0 || now_ns - before_ns < *best_ns) *best_ns = now_ns - before_ns;
     }

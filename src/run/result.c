@@ -71,11 +71,15 @@ static void measure_run(struct session *session, struct summary *summary) {
     summary->sys_s = times.sys_s;
 }
 
-/* Resident size since the plan, less what is not this rank's: ranks of one process share it evenly;
- * ranks as processes that share memory have each other's heaps among their pages, and keep them to
- * the end. */
+/* Of a device with memory of its own what was taken of that. Else resident size since the plan,
+ * less what is not this rank's: ranks of one process share it evenly; ranks as processes that share
+ * memory have each other's heaps among their pages, and keep them to the end. */
 int64_t result_peak_bytes(const struct session *session) {
     const struct mem_parts *before = &session->job.before;
+    struct device *device = session->job.plan->device;
+    size_t taken, all;
+    if (device->backend->apart)
+        return device->backend->memory_bytes(device, &taken, &all), (int64_t)taken;
     int64_t peak = (int64_t)(mem_peak_bytes() - before->own_bytes - before->file_bytes);
     if (session->job.threads) return peak / comm_size(engine_comm(session->engine));
     return peak - (int64_t)comm_foreign_bytes(engine_comm(session->engine));

@@ -2,6 +2,8 @@
 #
 #     awk -f tests/equal/cells.awk [-v set=cover] [-v device=ref] src/program/pipeline.def
 #
+# Cells of the device late (tests/late) are held against ref, whose kernels it has.
+#
 # Schedules are the rows of pipeline.def, so a new one has its cells at once. All cells: schedules x stages and replicas x
 # micro-batches x models, the further rows of extras(), those of print_bare() and the few of print_large(). set=cover: those that together have every pair of values of two
 # columns, chosen greedily, the extras dealt over the schedules. Micro-batches have at least two samples (a batch norm of one
@@ -61,13 +63,12 @@ function fits(chunks_each, stages, model, many) {
 
 function cell(schedule, stages, replicas, micros, model, many, one, left, chunks_each,    batch, common, line) {
     batch = batch_of(replicas, micros)
-    common = "--model " model " --data " data_of(model, left ? 2 * batch + left : 96) " --device " device " --batch " batch \
-        " --steps 3"
-    line = stages * replicas + driven[schedule] " " common " --strategy " schedule " --stages " stages " --replicas " replicas \
+    common = "--model " model " --data " data_of(model, left ? 2 * batch + left : 96) " --batch " batch " --steps 3 --device "
+    line = stages * replicas + driven[schedule] " " common device " --strategy " schedule " --stages " stages " --replicas " replicas \
         " --micro-batches " micros (many ? " " many : "")
     if (driven[schedule] && replicas > 1) return line " | refused"
     if (!fits(chunks_each ? chunks_each : chunks[schedule], stages, model, many)) return line " | refused"
-    return line " | " common " --deal " replicas "x" micros (one ? " " one : "")
+    return line " | " common (device == "late" ? "ref" : device) " --deal " replicas "x" micros (one ? " " one : "")
 }
 
 # --- what all cells are made of: columns 1 schedule, 2 grid, 3 micro-batches, 4 model ---

@@ -22,6 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../late/late.h"
 #include "../options_line.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -238,6 +239,7 @@ int main(int argc, char **argv) {
         if (option == '?' || (option == 'l' && !number_real(optarg, &limit_s))) return 2;
     }
     CHECK(stretto_add_model(&bare) == 0, "%s", stretto_error());
+    late_add();
     struct cells cells = read_cells(stdin);
     struct progress *progress =
         mmap(NULL, sizeof *progress, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/copy.h"
 #include "backend/host.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -34,7 +35,7 @@ static void set(const struct elements *e, int64_t i, float v) {
 static void *upload(const void *host, size_t bytes) {
     void *memory = NULL;
     CHECK(device->backend->memory_new(device, bytes, "a test", &memory) == STATUS_OK, "%zu", bytes);
-    CHECK(device->backend->copy_in(device, memory, host, bytes) == STATUS_OK, "%zu", bytes);
+    CHECK(device_copy_in(device, memory, host, bytes) == STATUS_OK, "%zu", bytes);
     return memory;
 }
 
@@ -48,7 +49,7 @@ static struct pair pair_new(enum dtype dtype, int64_t count, uint64_t key) {
 static bool same(const struct pair *pair) {
     size_t bytes = elements_bytes(&pair->host);
     void *back = mem_new(bytes + 1);
-    CHECK(device->backend->copy_out(device, back, pair->device.data, bytes) == STATUS_OK, "copy");
+    CHECK(device_copy_out(device, back, pair->device.data, bytes) == STATUS_OK, "copy");
     bool equal = memcmp(back, pair->host.data, bytes) == 0;
     free(back);
     return equal;
@@ -87,7 +88,7 @@ static void test_squares(enum dtype dtype, int64_t count) {
     void *sums = upload(have, bytes);
     bool ok = device->backend->array_squares(device, &a.device, sums, NULL) == STATUS_OK;
     host_array_squares(NULL, &a.host, want, NULL);
-    CHECK(device->backend->copy_out(device, have, sums, bytes) == STATUS_OK, "copy");
+    CHECK(device_copy_out(device, have, sums, bytes) == STATUS_OK, "copy");
     tap(ok && memcmp(want, have, bytes) == 0, "squares, %lld of %s", (long long)count,
         dtype_name(dtype));
     device->backend->memory_free(device, sums, bytes);
@@ -100,7 +101,7 @@ static void test_squares(enum dtype dtype, int64_t count) {
 static int32_t flag_of(const struct elements *of, int32_t before) {
     int32_t *flag = upload(&before, sizeof before), after = -1;
     CHECK(device->backend->array_check(device, of, flag, NULL) == STATUS_OK, "check");
-    CHECK(device->backend->copy_out(device, &after, flag, sizeof after) == STATUS_OK, "copy");
+    CHECK(device_copy_out(device, &after, flag, sizeof after) == STATUS_OK, "copy");
     device->backend->memory_free(device, flag, sizeof before);
     return after;
 }
@@ -111,7 +112,7 @@ static void test_check(enum dtype dtype, int64_t count) {
     bool ok = flag_of(&a.device, 0) == 0 && flag_of(&a.device, 1) == 1;
     for (int k = 0; k < 3 && count; k++) {
         set(&a.host, count / (k + 1) - 1 < 0 ? 0 : count / (k + 1) - 1, bad[k]);
-        device->backend->copy_in(device, a.device.data, a.host.data, elements_bytes(&a.host));
+        device_copy_in(device, a.device.data, a.host.data, elements_bytes(&a.host));
         ok = ok && flag_of(&a.device, 0) == 1;
         set(&a.host, count / (k + 1) - 1 < 0 ? 0 : count / (k + 1) - 1, 1);
     }
@@ -136,8 +137,9 @@ static void test_rule(const struct optim_rule *rule, bool nesterov) {
     bool ok = true;
     for (int s = 0; s < 4; s++) {
         struct optim_step step = {&config, s, 0.01f / (float)(s + 1), 0.7f};
-        struct optim_update on = {rule, &step, spans, 2, param.device, gradient.device, {{0}}},
-                            off = {rule, &step, spans, 2, param.host, gradient.host, {{0}}};
+        struct optim_update on = {rule,         &step,           spans, 2,
+                                  param.device, gradient.device, {{0}}, NULL},
+                            off = {rule, &step, spans, 2, param.host, gradient.host, {{0}}, NULL};
         for (int i = 0; i < rule->state_count; i++)
             on.state[i] = state[i].device, off.state[i] = state[i].host;
         ok = ok && device->backend->array_update(device, &on, bad, NULL) == STATUS_OK;
@@ -152,6 +154,43 @@ static void test_rule(const struct optim_rule *rule, bool nesterov) {
     device->backend->memory_free(device, bad, sizeof zero);
 }
 
+/* --- norms --- */
+
+/* Sums of very different sizes, of which one may be infinite. */
+static void test_decide(int64_t count, double clip, bool finite) {
+    size_t bytes = (size_t)count * sizeof(double);
+    double *sums = mem_new(bytes);
+    struct exact_sum total = {0}, on;
+    struct optim_decision want, have;
+    int32_t stop = 0, stopped = 0;
+    for (int64_t i = 0; i < count; i++)
+        sums[i] = ldexp(fabs((double)rng_normal(rng_key(seed, 30), (uint64_t)i)),
+                        (int)(i * 37 % 400) - 200);
+    if (!finite) sums[count / 2] = INFINITY;
+    double *far_sums = upload(sums, bytes);
+    struct exact_sum *far_total = upload(&total, sizeof total);
+    struct optim_decision *far_decision = upload(&(struct optim_decision){0}, sizeof want);
+    int32_t *far_stop = upload(&stop, sizeof stop);
+    const struct backend *backend = device->backend;
+    bool ok = backend->array_sum(device, far_sums, count, far_total, NULL) == STATUS_OK &&
+              backend->array_decide(device, far_total, NULL, clip, far_decision, far_stop, NULL) ==
+                  STATUS_OK;
+    host_array_sum(NULL, sums, count, &total, NULL);
+    host_array_decide(NULL, &total, NULL, clip, &want, &stop, NULL);
+    device_copy_out(device, &on, far_total, sizeof on);
+    device_copy_out(device, &have, far_decision, sizeof have);
+    device_copy_out(device, &stopped, far_stop, sizeof stopped);
+    ok = ok && exact_total(&on) == exact_total(&total) && have.norm == want.norm &&
+         have.scale == want.scale && have.skip == want.skip && stopped == stop;
+    tap(ok, "norm of %lld sums, clip %g, %s", (long long)count, clip,
+        finite ? "finite" : "one is not");
+    backend->memory_free(device, far_sums, bytes);
+    backend->memory_free(device, far_total, sizeof total);
+    backend->memory_free(device, far_decision, sizeof want);
+    backend->memory_free(device, far_stop, sizeof stop);
+    free(sums);
+}
+
 /* --- memory, streams, events --- */
 
 static void test_memory(void) {
@@ -159,7 +198,7 @@ static void test_memory(void) {
     unsigned char *host = memset(mem_new(BYTES), 1, BYTES);
     void *memory = NULL;
     bool ok = device->backend->memory_new(device, BYTES, "a test", &memory) == STATUS_OK;
-    device->backend->copy_out(device, host, memory, BYTES);
+    device_copy_out(device, host, memory, BYTES);
     for (int i = 0; i < BYTES; i++) ok = ok && host[i] == 0;
     tap(ok && (uintptr_t)memory % 64 == 0, "memory is zeroed and aligned");
     device->backend->memory_free(device, memory, BYTES);
@@ -182,8 +221,8 @@ static void test_streams(void) {
     struct event *written = NULL, *read = NULL;
     bool ok = backend->stream_new(device, &first) == STATUS_OK &&
               backend->stream_new(device, &second) == STATUS_OK &&
-              backend->event_new(device, &written) == STATUS_OK &&
-              backend->event_new(device, &read) == STATUS_OK;
+              backend->event_new(device, false, &written) == STATUS_OK &&
+              backend->event_new(device, false, &read) == STATUS_OK;
     for (int r = 0; r < ROUNDS && ok; r++) {
         if (r > 0) backend->stream_wait_event(first, read);
         ok = ok && backend->array_fill(device, &a.device, (float)r, first) == STATUS_OK;
@@ -194,7 +233,7 @@ static void test_streams(void) {
         host_array_fill(NULL, &a.host, (float)r, NULL);
         host_array_add(NULL, &b.host, &a.host, NULL);
     }
-    ok = ok && backend->stream_wait(second) == STATUS_OK;
+    ok = ok && backend->stream_wait(device, second) == STATUS_OK;
     tap(ok && same(&b), "two streams and their events");
     backend->event_free(device, written);
     backend->event_free(device, read);
@@ -218,6 +257,9 @@ int main(int argc, char **argv) {
             test_squares(types[t], counts[c]);
             test_check(types[t], counts[c]);
         }
+    for (int c = 1; c < 5000; c = c * 5 + 1)
+        for (int clips = 0; clips < 2; clips++) test_decide(c, clips, true);
+    test_decide(300, 1, false);
     for (int i = 0; i < rules; i++) test_rule(all[i], false);
     test_rule(optim_find("sgd"), true);
     device_close(&device);

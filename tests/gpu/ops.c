@@ -15,6 +15,7 @@
 
 #include "../unit/op/chain.h"
 #include "backend/backend.h"
+#include "backend/copy.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "tap.h"
@@ -50,14 +51,14 @@ struct trial {
 static void *bytes_new(struct device *device, size_t bytes, int fill) {
     void *memory = NULL, *host = memset(mem_new(bytes + 1), fill, bytes + 1);
     CHECK(device->backend->memory_new(device, bytes, "a test", &memory) == STATUS_OK, "%zu", bytes);
-    CHECK(device->backend->copy_in(device, memory, host, bytes) == STATUS_OK, "%zu", bytes);
+    CHECK(device_copy_in(device, memory, host, bytes) == STATUS_OK, "%zu", bytes);
     free(host);
     return memory;
 }
 
 static void *bytes_of(struct device *device, const void *memory, size_t bytes) {
     void *host = mem_new(bytes + 1);
-    CHECK(device->backend->copy_out(device, host, memory, bytes) == STATUS_OK, "%zu", bytes);
+    CHECK(device_copy_out(device, host, memory, bytes) == STATUS_OK, "%zu", bytes);
     return host;
 }
 
@@ -106,7 +107,8 @@ static void run(struct trial *trial, struct kernel *kernel, void *const in[], vo
     void *scratch = bytes ? bytes_new(device, bytes, 0xFF) : NULL;
     if (kernel_run(kernel, in, out, scratch, NULL) != STATUS_OK)
         WRONG(trial, "%s fails", kernel->name);
-    if (device->backend->stream_wait(NULL) != STATUS_OK) WRONG(trial, "%s fails", kernel->name);
+    if (device->backend->stream_wait(device, NULL) != STATUS_OK)
+        WRONG(trial, "%s fails", kernel->name);
     if (scratch) device->backend->memory_free(device, scratch, bytes);
 }
 

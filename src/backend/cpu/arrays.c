@@ -63,11 +63,14 @@ enum status cpu_array_check(struct device *device, const struct elements *of, in
 }
 
 /* One parallel region over all spans: most are small. */
-enum status cpu_array_update(struct device *device, const struct optim_update *update, int32_t *bad,
+enum status cpu_array_update(struct device *device, const struct optim_update *given, int32_t *bad,
                              struct stream *stream) {
     (void)device, (void)stream;
+    struct optim_step step;
+    struct optim_update own, *update = &own;
     bool finite = true;
-    host_check_update(update);
+    host_check_update(given);
+    if (!host_decided(given, &step, update)) return STATUS_OK;
 #pragma omp parallel reduction(&& : finite)
     for (int i = 0; i < update->span_count; i++) {
         const struct optim_span *span = &update->spans[i];

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "backend/cpu/cpu.h"
+#include "backend/registry.h"
 #include "base/log.h"
 
 struct isa {

@@ -71,6 +71,20 @@ struct cuda_squares {
     int64_t count, block; /* NORM_BLOCK */
     double *sums;
 };
+/* Of struct exact_sum: see base/exact.h. */
+struct cuda_exact_sum {
+    const double *sums;
+    int64_t count, *limb, *terms;
+    double *special;
+};
+/* Of struct optim_decision. */
+struct cuda_decide {
+    const int64_t *limb;
+    const double *special, *losses; /* of the squares; of the losses, NULL: of none */
+    double clip, *norm;
+    float *scale;
+    int32_t *skip, *stop;
+};
 struct cuda_check {
     struct cuda_reals of;
     int64_t count;
@@ -78,14 +92,16 @@ struct cuda_check {
 };
 struct cuda_sgd {
     float *param, *buffer;
-    const float *gradient;
+    const float *gradient, *decided; /* the scale; NULL: the one below */
+    const int32_t *skip;             /* with it */
     int32_t *bad;
     int64_t count;
     float mu, lr, scale, decay, direct, through;
 };
 struct cuda_adam {
     float *param, *m, *v;
-    const float *gradient;
+    const float *gradient, *decided; /* as above */
+    const int32_t *skip;
     int32_t *bad;
     int64_t count;
     float beta1, beta2, rest1, rest2, epsilon, rate, root, scale, l2, shrink;

@@ -49,6 +49,30 @@ enum status cuda_array_squares(struct device *device, const struct elements *of,
                             cuda_stream_of(stream));
 }
 
+enum status cuda_array_sum(struct device *device, const double *sums, int64_t count,
+                           struct exact_sum *total, struct stream *stream) {
+    struct cuda_exact_sum args = {sums, count, total->limb, &total->terms, &total->special};
+    TRY(cuda_enter(cuda_device_of(device)));
+    return cuda_launch_elements(cuda_device_of(device), CUDA_KERNEL_array_sum, count, &args,
+                                cuda_stream_of(stream));
+}
+
+enum status cuda_array_decide(struct device *device, const struct exact_sum *squares,
+                              const struct exact_sum *losses, double clip,
+                              struct optim_decision *out, int32_t *stop, struct stream *stream) {
+    struct cuda_decide args = {.limb = squares->limb,
+                               .special = &squares->special,
+                               .losses = losses ? &losses->special : NULL,
+                               .clip = clip,
+                               .norm = &out->norm,
+                               .scale = &out->scale,
+                               .skip = &out->skip,
+                               .stop = stop};
+    TRY(cuda_enter(cuda_device_of(device)));
+    return cuda_launch_elements(cuda_device_of(device), CUDA_KERNEL_array_decide, 1, &args,
+                                cuda_stream_of(stream));
+}
+
 enum status cuda_array_check(struct device *device, const struct elements *of, int32_t *bad,
                              struct stream *stream) {
     struct cuda_check args = {reals(of), of->count, bad};
@@ -68,6 +92,8 @@ static enum status update_sgd(struct cuda_device *device, const struct optim_upd
         .param = (float *)update->param.data + span->begin,
         .buffer = (float *)update->state[0].data + span->begin,
         .gradient = (const float *)update->gradient.data + span->begin,
+        .decided = update->decision ? &update->decision->scale : NULL,
+        .skip = update->decision ? &update->decision->skip : NULL,
         .bad = bad,
         .count = span->count,
         .mu = mu,
@@ -93,6 +119,8 @@ static enum status update_adam(struct cuda_device *device, const struct optim_up
         .m = (float *)update->state[0].data + span->begin,
         .v = (float *)update->state[1].data + span->begin,
         .gradient = (const float *)update->gradient.data + span->begin,
+        .decided = update->decision ? &update->decision->scale : NULL,
+        .skip = update->decision ? &update->decision->skip : NULL,
         .bad = bad,
         .count = span->count,
         .beta1 = (float)config->beta1,

@@ -37,6 +37,7 @@ struct cuda_device {
     int major, minor;            /* compute capability */
     struct cuda_layout *layouts; /* interned; owned */
     bool said_host;              /* that some operations run on the host */
+    size_t taken, peak;          /* bytes of memory_new */
 };
 
 struct cuda_kernel;
@@ -91,12 +92,10 @@ enum status cuda_need_dnn(struct cuda_device *device);
 enum status cuda_count(int *count);
 void cuda_list(int count, char *text, size_t bytes);
 
-/* --- parts.c: a slot of struct backend --- */
-
+/* parts.c: a slot of struct backend */
 bool cuda_backend_part(int index, const char **name, char *text, size_t bytes);
 
 /* --- launch.c --- */
-
 /* Enqueues one of our kernels over `count` elements; over rows, a block or a warp each; over a grid
  * of 32 columns by `chunks`. `args` is the struct that kernels.def names. */
 enum status cuda_launch_elements(struct cuda_device *device, enum cuda_kernel_id id, int64_t count,
@@ -107,7 +106,7 @@ enum status cuda_launch_wide(struct cuda_device *device, enum cuda_kernel_id id,
 /* The same for kernels that keep a group of channels: a grid that fills the device. */
 enum status cuda_launch_groups(struct cuda_device *device, enum cuda_kernel_id id, int64_t count,
                                const void *args, CUstream stream);
-/* A grid of `blocks` by `pieces`, of 256 threads. */
+/* A grid of `blocks` by `pieces`. */
 enum status cuda_launch_blocks(struct cuda_device *device, enum cuda_kernel_id id, int64_t blocks,
                                int64_t pieces, const void *args, CUstream stream);
 enum status cuda_launch_rows(struct cuda_device *device, enum cuda_kernel_id id, int64_t rows,
@@ -120,7 +119,6 @@ enum status cuda_launch_columns(struct cuda_device *device, enum cuda_kernel_id 
 enum status cuda_load_kernels(struct cuda_device *device);
 
 /* --- layout.c --- */
-
 const struct layout *cuda_plain(struct device *device, const struct tensor_type *type);
 /* Channels last of a tensor of rank 4; plain where that is the same. */
 const struct layout *cuda_image(struct device *device, const struct tensor_type *type);
@@ -182,12 +180,16 @@ enum status cuda_array_add(struct device *device, const struct elements *into,
                            const struct elements *from, struct stream *stream);
 enum status cuda_array_squares(struct device *device, const struct elements *of, double *sums,
                                struct stream *stream);
+enum status cuda_array_sum(struct device *device, const double *sums, int64_t count,
+                           struct exact_sum *total, struct stream *stream);
+enum status cuda_array_decide(struct device *device, const struct exact_sum *squares,
+                              const struct exact_sum *losses, double clip,
+                              struct optim_decision *out, int32_t *stop, struct stream *stream);
 enum status cuda_array_check(struct device *device, const struct elements *of, int32_t *bad,
                              struct stream *stream);
 enum status cuda_array_update(struct device *device, const struct optim_update *update,
                               int32_t *bad, struct stream *stream);
-
-/* Slots of kernel.c. */
+/* kernel.c */
 bool cuda_supports(struct device *device, const struct op_call *call);
 enum status cuda_kernel_create(struct device *device, const struct op_call *call,
                                const struct layout *const in[], struct kernel **out);

@@ -208,26 +208,74 @@ static enum status cuda_memory_new(struct device *device, size_t bytes, const ch
     if (result != CUDA_SUCCESS) return cuda_fail(result, what);
     TRY_CUDA(cuMemsetD8Async(memory, 0, need, NULL));
     TRY_CUDA(cuStreamSynchronize(NULL));
+    struct cuda_device *self = cuda_device_of(device);
+    self->taken += need;
+    if (self->taken > self->peak) self->peak = self->taken;
     *out = (void *)(uintptr_t)memory;
     return STATUS_OK;
 }
 
 static void cuda_memory_free(struct device *device, void *memory, size_t bytes) {
-    (void)bytes;
-    if (memory && cuda_enter(cuda_device_of(device)) == STATUS_OK)
-        cuda_call.cuMemFree((CUdeviceptr)(uintptr_t)memory);
+    if (!memory || cuda_enter(cuda_device_of(device)) != STATUS_OK) return;
+    cuda_call.cuMemFree((CUdeviceptr)(uintptr_t)memory);
+    cuda_device_of(device)->taken -= bytes ? bytes : 1;
 }
 
-static enum status cuda_copy_in(struct device *device, void *to, const void *host, size_t bytes) {
+/* What its libraries take besides is not counted here. */
+static void cuda_memory_bytes(struct device *device, size_t *peak, size_t *all) {
+    *peak = cuda_device_of(device)->peak;
+    *all = 0;
+    cuda_call.cuDeviceTotalMem(all, cuda_device_of(device)->device);
+}
+
+static enum status cuda_pinned_new(struct device *device, size_t bytes, const char *what,
+                                   void **out) {
+    size_t need = bytes ? bytes : 1;
     TRY(cuda_enter(cuda_device_of(device)));
-    if (bytes) TRY_CUDA(cuMemcpyHtoD((CUdeviceptr)(uintptr_t)to, host, bytes));
+    CUresult result = cuda_call.cuMemHostAlloc(out, need, CU_MEMHOSTALLOC_PORTABLE);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        return fail(STATUS_MEMORY, "no pinned memory of the host for %s: %.1f MiB asked for", what,
+                    (double)need / (1 << 20));
+    if (result != CUDA_SUCCESS) return cuda_fail(result, what);
+    memset(*out, 0, need);
     return STATUS_OK;
 }
 
-static enum status cuda_copy_out(struct device *device, void *host, const void *from,
-                                 size_t bytes) {
+static void cuda_pinned_free(struct device *device, void *memory, size_t bytes) {
+    (void)bytes;
+    if (memory && cuda_enter(cuda_device_of(device)) == STATUS_OK) cuda_call.cuMemFreeHost(memory);
+}
+
+/* Ranks that are threads share memory: it may be pinned already. */
+static enum status cuda_pin(struct device *device, void *memory, size_t bytes) {
     TRY(cuda_enter(cuda_device_of(device)));
-    if (bytes) TRY_CUDA(cuMemcpyDtoH(host, (CUdeviceptr)(uintptr_t)from, bytes));
+    if (bytes == 0) return STATUS_OK;
+    CUresult result = cuda_call.cuMemHostRegister(memory, bytes, CU_MEMHOSTREGISTER_PORTABLE);
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
+        return STATUS_OK;
+    return cuda_fail(result, "cuMemHostRegister");
+}
+
+static void cuda_unpin(struct device *device, void *memory, size_t bytes) {
+    if (memory && bytes && cuda_enter(cuda_device_of(device)) == STATUS_OK)
+        cuda_call.cuMemHostUnregister(memory);
+}
+
+static enum status cuda_copy_in(struct device *device, void *to, const void *host, size_t bytes,
+                                struct stream *stream) {
+    TRY(cuda_enter(cuda_device_of(device)));
+    if (bytes)
+        TRY_CUDA(
+            cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)to, host, bytes, cuda_stream_of(stream)));
+    return STATUS_OK;
+}
+
+static enum status cuda_copy_out(struct device *device, void *host, const void *from, size_t bytes,
+                                 struct stream *stream) {
+    TRY(cuda_enter(cuda_device_of(device)));
+    if (bytes)
+        TRY_CUDA(
+            cuMemcpyDtoHAsync(host, (CUdeviceptr)(uintptr_t)from, bytes, cuda_stream_of(stream)));
     return STATUS_OK;
 }
 
@@ -253,17 +301,16 @@ static void cuda_stream_free(struct device *device, struct stream *stream) {
     free(stream);
 }
 
-/* NULL is the default stream of the device that this thread used last. */
-static enum status cuda_stream_wait(struct stream *stream) {
-    if (stream) TRY(cuda_enter(stream->device));
+static enum status cuda_stream_wait(struct device *device, struct stream *stream) {
+    TRY(cuda_enter(cuda_device_of(device)));
     TRY_CUDA(cuStreamSynchronize(cuda_stream_of(stream)));
     return STATUS_OK;
 }
 
-static enum status cuda_event_new(struct device *device, struct event **out) {
+static enum status cuda_event_new(struct device *device, bool timed, struct event **out) {
     CUevent made;
     TRY(cuda_enter(cuda_device_of(device)));
-    TRY_CUDA(cuEventCreate(&made, CU_EVENT_DISABLE_TIMING));
+    TRY_CUDA(cuEventCreate(&made, timed ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING));
     struct event *event = MEM_NEW(struct event);
     *event = (struct event){cuda_device_of(device), made};
     *out = event;
@@ -285,8 +332,31 @@ static void cuda_stream_wait_event(struct stream *stream, struct event *event) {
     cuda_call.cuStreamWaitEvent(cuda_stream_of(stream), event->event, 0);
 }
 
+static enum status cuda_event_wait(struct event *event) {
+    TRY(cuda_enter(event->device));
+    TRY_CUDA(cuEventSynchronize(event->event));
+    return STATUS_OK;
+}
+
+static enum status cuda_event_done(struct event *event, bool *done) {
+    TRY(cuda_enter(event->device));
+    CUresult result = cuda_call.cuEventQuery(event->event);
+    *done = result == CUDA_SUCCESS;
+    if (*done || result == CUDA_ERROR_NOT_READY) return STATUS_OK;
+    return cuda_fail(result, "cuEventQuery");
+}
+
+static enum status cuda_event_ns(struct event *begin, struct event *end, int64_t *ns) {
+    float ms;
+    TRY(cuda_enter(begin->device));
+    TRY_CUDA(cuEventElapsedTime(&ms, begin->event, end->event));
+    *ns = (int64_t)((double)ms * 1e6);
+    return STATUS_OK;
+}
+
 const struct backend backend_cuda = {
     .name = "cuda",
+    .apart = true,
     .help = "NVIDIA GPUs of compute capability 8.0 and newer",
     .open = cuda_open,
     .close = cuda_close,
@@ -302,12 +372,19 @@ const struct backend backend_cuda = {
     .kernel_run = cuda_kernel_run,
     .memory_new = cuda_memory_new,
     .memory_free = cuda_memory_free,
+    .memory_bytes = cuda_memory_bytes,
+    .pinned_new = cuda_pinned_new,
+    .pinned_free = cuda_pinned_free,
+    .pin = cuda_pin,
+    .unpin = cuda_unpin,
     .copy_in = cuda_copy_in,
     .copy_out = cuda_copy_out,
     .array_copy = cuda_array_copy,
     .array_fill = cuda_array_fill,
     .array_add = cuda_array_add,
     .array_squares = cuda_array_squares,
+    .array_sum = cuda_array_sum,
+    .array_decide = cuda_array_decide,
     .array_check = cuda_array_check,
     .array_update = cuda_array_update,
     .stream_new = cuda_stream_new,
@@ -317,4 +394,7 @@ const struct backend backend_cuda = {
     .event_free = cuda_event_free,
     .event_record = cuda_event_record,
     .stream_wait_event = cuda_stream_wait_event,
+    .event_wait = cuda_event_wait,
+    .event_done = cuda_event_done,
+    .event_ns = cuda_event_ns,
 };

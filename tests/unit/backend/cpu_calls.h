@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "backend/backend.h"
+#include "backend/copy.h"
 #include "backend/cpu/cpu.h"
 #include "base/mem.h"
 #include "base/rng.h"

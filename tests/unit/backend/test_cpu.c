@@ -10,10 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backend.h"
+#include "backend/copy.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/eltwise.h"
 #include "backend/host.h"
+#include "backend/registry.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rng.h"

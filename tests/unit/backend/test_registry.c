@@ -3,7 +3,8 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "backend/backend.h"
+#include "backend/copy.h"
+#include "backend/registry.h"
 #include "base/log.h"
 
 static struct device *open_ref(void) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/copy.h"
 #include "base/log.h"
 
 static enum status prepare(struct run_graph *run) {
@@ -88,7 +89,7 @@ void run_graph_get(struct run_graph *run, int value, void *plain) {
 
 static void fill(struct run_graph *run, void *memory, size_t bytes) {
     void *host = memset(mem_new(bytes), 0xFF, bytes);
-    CHECK(run->device->backend->copy_in(run->device, memory, host, bytes) == STATUS_OK, "fill");
+    CHECK(device_copy_in(run->device, memory, host, bytes) == STATUS_OK, "fill");
     free(host);
 }
 
@@ -112,13 +113,13 @@ static void run_node(struct run_graph *run, const struct node *node) {
 
 void run_graph_node(struct run_graph *run, int node) {
     run_node(run, &run->graph->nodes[node]);
-    CHECK(run->device->backend->stream_wait(NULL) == STATUS_OK, "%s failed",
+    CHECK(run->device->backend->stream_wait(run->device, NULL) == STATUS_OK, "%s failed",
           run->graph->nodes[node].name);
 }
 
 void run_graph_again(struct run_graph *run) {
     for (int i = 0; i < run->graph->node_count; i++) run_node(run, &run->graph->nodes[i]);
-    CHECK(run->device->backend->stream_wait(NULL) == STATUS_OK, "a node failed");
+    CHECK(run->device->backend->stream_wait(run->device, NULL) == STATUS_OK, "a node failed");
 }
 
 void run_graph_run(struct run_graph *run) {

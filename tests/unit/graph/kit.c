@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/copy.h"
 #include "base/rng.h"
 #include "graph/needs.h"
 

@@ -268,3 +268,37 @@ Test(graph_memory, a_run_through_the_placement_has_the_same_bits) {
         }
     }
 }
+
+/* Each input that a node reads has bytes of its own from the start to its last reader; without the
+ * flag none has. */
+Test(graph_memory, inputs_may_have_a_place) {
+    static const char *const models[] = {"lenet", "bert-tiny"};
+    for (int m = 0; m < 2; m++) {
+        struct graph *graph = kit_model(models[m], 4, true);
+        kit_compile(graph, ref, NULL);
+        struct placement_config config = {.life = {.inputs = true}}, without = {0};
+        struct placement placement = kit_identity(graph, &config),
+                         other = kit_identity(graph, &without);
+        const struct life_order *order = &placement.life.order[0];
+        for (int i = 0; i < graph->input_count; i++) {
+            int input = graph->inputs[i];
+            size_t begin = placement.offset[input],
+                   end = begin + graph->values[input].layout->bytes;
+            cr_expect_eq(other.offset[input], PLACED_ELSEWHERE);
+            cr_assert_neq(begin, PLACED_ELSEWHERE, "%s", graph->values[input].name);
+            cr_expect_eq(order->first[input], 0);
+            for (int v = 0; v < graph->value_count; v++) {
+                if (v == input || graph->values[v].root != v) continue;
+                if (placement.offset[v] == PLACED_ELSEWHERE) continue;
+                bool meets = order->first[v] <= order->last[input];
+                bool apart = placement.offset[v] >= end ||
+                             placement.offset[v] + graph->values[v].layout->bytes <= begin;
+                cr_expect(!meets || apart, "%s and %s", graph->values[v].name,
+                          graph->values[input].name);
+            }
+        }
+        placement_free(&placement);
+        placement_free(&other);
+        graph_free(&graph);
+    }
+}

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backend.h"
+#include "backend/registry.h"
 #include "launch/environment.h"
 #include "launch/openmp.h"
 

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "backend/copy.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "chain.h"
@@ -53,7 +54,7 @@ struct bench {
 static void *device_bytes(struct device *device, size_t bytes, int fill) {
     void *memory = NULL, *host = memset(mem_new(bytes), fill, bytes);
     cr_assert(device->backend->memory_new(device, bytes, "a test", &memory) == STATUS_OK);
-    device->backend->copy_in(device, memory, host, bytes);
+    device_copy_in(device, memory, host, bytes);
     free(host);
     return memory;
 }
@@ -69,7 +70,7 @@ static void slab_free(struct device *device, struct slab *slab) {
 
 static void *slab_bytes(struct device *device, const struct slab *slab) {
     void *host = mem_new(slab->layout->bytes);
-    device->backend->copy_out(device, host, slab->memory, slab->layout->bytes);
+    device_copy_out(device, host, slab->memory, slab->layout->bytes);
     return host;
 }
 
@@ -247,7 +248,7 @@ static void run_kernel(const struct bench *bench, const struct slab *in, const s
     for (int i = 0; i < bench->call->call.out_count; i++) outputs[i] = out[i].memory;
     if (bytes) scratch = device_bytes(device, bytes, 0xFF);
     cr_assert(kernel_run(bench->kernel, inputs, outputs, scratch, NULL) == STATUS_OK);
-    cr_assert(device->backend->stream_wait(NULL) == STATUS_OK);
+    cr_assert(device->backend->stream_wait(device, NULL) == STATUS_OK);
     if (bytes) device->backend->memory_free(device, scratch, bytes);
 }
 

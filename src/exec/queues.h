@@ -1,0 +1,40 @@
+/* The streams of an engine, and what is enqueued there beside kernels; private to src/exec.
+ *
+ * Instructions are enqueued in the order of the program: those of the queue COMPUTE on one stream,
+ * copies for the communicator on another, those of LOAD on a third. A stream that needs what
+ * another makes waits for its event. On a device whose memory is the host's all streams are
+ * nothing, and a copy from a place to itself is none. */
+#ifndef EXEC_QUEUES_H
+#define EXEC_QUEUES_H
+
+#include "exec/state.h"
+
+/* Local. Streams, events and what the device tells of steps; queues_close accepts an engine that
+ * has none. */
+enum status queues_open(struct engine *engine);
+void queues_close(struct engine *engine);
+
+/* Local, blocking. Until the device has done all that was enqueued. */
+enum status queues_await(struct engine *engine);
+
+/* Local. What is enqueued for the communicator from now on comes behind all computation so far. */
+void queues_follow(struct engine *engine);
+/* Local, asynchronous on the stream of communication. */
+enum status queues_copy_out(struct engine *engine, void *host, const void *from, size_t bytes);
+enum status queues_copy_in(struct engine *engine, void *to, const void *host, size_t bytes);
+
+/* Local. The slot of an instruction was touched by all that is enqueued so far. */
+void queues_use_slot(struct engine *engine, const struct instr *instr);
+
+/* Local, asynchronous. The samples of a micro-batch, into the slot's place for them, on the stream
+ * of LOAD, behind the last that used the slot. The loss seeds, on that of computation. */
+enum status queues_load(struct engine *engine, struct slot *slot, int index);
+enum status queues_give_seeds(struct engine *engine, const struct slot *slot, int index);
+
+/* Local, asynchronous. Updates go on, whatever happened before. The step has told nothing; what it
+ * has told so far goes to the host, which may read it behind step->done. */
+enum status queues_clear_stop(struct engine *engine);
+enum status queues_clear_told(struct engine *engine, struct step *step);
+enum status queues_read_told(struct engine *engine, struct step *step);
+
+#endif
