@@ -153,7 +153,7 @@ static enum status run_list(struct engine *engine, bool step) {
     }
     TRY(posted_await_all(engine, step));
     if (step) return STATUS_OK;
-    if (engine->list_name == LIST_EVAL) TRY(queues_read_told(engine, engine->step));
+    if (engine->list_name == LIST_EVAL) TRY(queues_read_told(engine, engine->step, TOLD_ALL));
     TRY(queues_await(engine));
     tally_read(engine->step); /* of a round of evaluation */
     return STATUS_OK;

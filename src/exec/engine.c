@@ -269,7 +269,7 @@ static enum status run_step(struct engine *engine, struct step *step) {
     TRY(queues_clear_told(engine, step));
     TRY(engine_run_list(engine, list_at(engine, step_in_epoch(engine))));
     step->times.hidden_ns = comm_hidden_ns(engine->comm) - hidden_before;
-    return queues_read_told(engine, step);
+    return queues_read_told(engine, step, TOLD_ALL);
 }
 
 enum status engine_enqueue(struct engine *engine) {

@@ -295,17 +295,17 @@ enum status run_OUTPUT(struct engine *engine, const struct instr *instr) {
 /* --- the end of a step --- */
 
 /* What is told when the device is done has a copy at the end of the step. */
-static enum status read_told(struct engine *engine, struct step *step) {
+static enum status read_told(struct engine *engine, struct step *step, enum told_part part) {
     return engine_ahead(engine) > 0 && list_is_step(engine->list_name)
                ? STATUS_OK
-               : queues_read_told(engine, step);
+               : queues_read_told(engine, step, part);
 }
 
 enum status prepare_REPORT(struct engine *engine, const struct instr *instr) {
     (void)instr;
     bool reads = list_is_step(engine->list_name) && engine->train;
     if (reads) TRY(need_batch(engine)); /* also of a rank without the loss */
-    return read_told(engine, engine->step);
+    return read_told(engine, engine->step, TOLD_BY_FORWARD);
 }
 
 enum status post_REPORT(struct engine *engine, const struct instr *instr,
@@ -382,7 +382,7 @@ enum status prepare_NORM(struct engine *engine, const struct instr *instr) {
     if (instr->grad != INSTR_ALL)
         TRY(store_squares(engine->store, instr->grad, &step->told->squares));
     TRY(decide(engine, step, is_alone(engine)));
-    return read_told(engine, step);
+    return read_told(engine, step, TOLD_BY_NORM);
 }
 
 /* Exact sums of doubles may be added in any order: the norm does not depend on who holds which

@@ -161,9 +161,13 @@ enum status queues_clear_told(struct engine *engine, struct step *step) {
                                           engine->stream[STREAM_COMPUTE]);
 }
 
-enum status queues_read_told(struct engine *engine, struct step *step) {
+enum status queues_read_told(struct engine *engine, struct step *step, enum told_part part) {
+    size_t forward = offsetof(struct step_told, losses);
+    size_t begin = part == TOLD_BY_FORWARD ? forward : 0;
+    size_t end = part == TOLD_BY_NORM ? offsetof(struct step_told, bad) : told_bytes(engine->plan);
     queues_follow(engine);
-    TRY(queues_copy_out(engine, &step->read->told, step->told, told_bytes(engine->plan)));
+    TRY(queues_copy_out(engine, (char *)&step->read->told + begin, (char *)step->told + begin,
+                        end - begin));
     if (engine->apart) backend_of(engine)->event_record(step->done, engine->stream[STREAM_COMM]);
     return STATUS_OK;
 }

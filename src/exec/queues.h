@@ -32,9 +32,11 @@ enum status queues_load(struct engine *engine, struct slot *slot, int index);
 enum status queues_give_seeds(struct engine *engine, const struct slot *slot, int index);
 
 /* Local, asynchronous. Updates go on, whatever happened before. The step has told nothing; what it
- * has told so far goes to the host, which may read it behind step->done. */
+ * has told so far goes to the host, which may read it behind step->done: all at its end, before
+ * that a part, which nothing enqueued meanwhile writes. */
+enum told_part { TOLD_BY_NORM, TOLD_BY_FORWARD, TOLD_ALL };
 enum status queues_clear_stop(struct engine *engine);
 enum status queues_clear_told(struct engine *engine, struct step *step);
-enum status queues_read_told(struct engine *engine, struct step *step);
+enum status queues_read_told(struct engine *engine, struct step *step, enum told_part part);
 
 #endif

@@ -41,10 +41,13 @@ _Static_assert(sizeof(struct eval_share) <= COMM_EXCHANGE_BYTES, "an exchange ta
 /* What the device tells of a step. It lies in the device's memory, and the host reads a copy once a
  * step; where memory is the host's there is one of both. */
 struct step_told {
+    /* By NORM: */
     struct exact_sum squares;       /* of this rank's gradients; to clip by, of all ranks' */
-    struct exact_sum losses;        /* as they come: whether all are finite */
     struct optim_decision decision; /* of its update */
-    int32_t bad;                    /* a parameter is not finite after it */
+    /* By STEP: */
+    int32_t bad; /* a parameter is not finite after it */
+    /* By forward passes: */
+    struct exact_sum losses; /* as they come: whether all are finite */
     struct loss_told {
         double sum, counts[3];  /* as the graph makes them */
     } loss[][GRAPH_MAX_LOSSES]; /* per micro-batch of the rank */
