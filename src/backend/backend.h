@@ -66,8 +66,8 @@ struct backend {
     /* Its memory is its own, reached by this table alone, and work on its streams is done later. Of
      * others memory is the host's, and nothing is ever under way. */
     bool apart;
-    /* Local. Makes what the first kernel of an operation, on narrow types or not, would make in this
-     * process, so that it can be measured before. NULL: nothing. */
+    /* Local. Makes what the first kernel of an operation, on narrow types or not, would make in
+     * this process, so that it can be measured before. NULL: nothing. */
     void (*warm_up)(struct device *device, enum op op, bool narrow);
 
     /* Local. Opens device `index` for a team of `threads`; the caller frees it with close. */
