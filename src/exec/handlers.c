@@ -375,10 +375,7 @@ static enum status decide(struct engine *engine, struct step *step, bool all) {
 
 enum status prepare_NORM(struct engine *engine, const struct instr *instr) {
     struct step *step = engine->step;
-    struct device *device = engine->plan->device;
-    struct elements squares = {DTYPE_F32, &step->told->squares,
-                               sizeof step->told->squares / sizeof(float)};
-    TRY(device->backend->array_fill(device, &squares, 0, engine->stream[STREAM_COMPUTE]));
+    TRY(queues_clear(engine, &step->told->squares, sizeof step->told->squares));
     if (instr->grad != INSTR_ALL)
         TRY(store_squares(engine->store, instr->grad, &step->told->squares));
     TRY(decide(engine, step, is_alone(engine)));
@@ -390,7 +387,7 @@ enum status prepare_NORM(struct engine *engine, const struct instr *instr) {
 enum status post_NORM(struct engine *engine, const struct instr *instr, struct comm_request **out) {
     struct step *step = engine_posted(engine, instr)->step;
     step->squares = step->read->told.squares;
-    step->own_is_finite = isfinite(exact_total(&step->squares));
+    step->own_is_finite = isfinite(step->read->told.decision.norm);
     step->bad_gradient = step->own_is_finite ? NULL : numeric_bad_gradient(engine, instr->grad);
     return exchange(engine, instr, &step->squares, sizeof step->squares, step->all_squares, out);
 }

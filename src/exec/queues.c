@@ -2,6 +2,7 @@
 #include "exec/queues.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "exec/places.h"
@@ -147,18 +148,23 @@ enum status queues_give_seeds(struct engine *engine, const struct slot *slot, in
 
 /* --- what a step tells --- */
 
+/* A few bytes: a team would take longer to begin. */
+enum status queues_clear(struct engine *engine, void *at, size_t bytes) {
+    struct elements all = {DTYPE_F32, at, (int64_t)(bytes / sizeof(float))};
+    if (engine->apart)
+        return backend_of(engine)->array_fill(engine->plan->device, &all, 0,
+                                              engine->stream[STREAM_COMPUTE]);
+    memset(at, 0, bytes);
+    return STATUS_OK;
+}
+
 enum status queues_clear_stop(struct engine *engine) {
-    struct elements stop = {DTYPE_F32, engine->stop, 1};
-    return backend_of(engine)->array_fill(engine->plan->device, &stop, 0,
-                                          engine->stream[STREAM_COMPUTE]);
+    return queues_clear(engine, engine->stop, sizeof *engine->stop);
 }
 
 enum status queues_clear_told(struct engine *engine, struct step *step) {
-    struct elements all = {DTYPE_F32, step->told,
-                           (int64_t)(told_bytes(engine->plan) / sizeof(float))};
     if (!engine->apart) TRY(queues_clear_stop(engine)); /* who goes on has looked at it */
-    return backend_of(engine)->array_fill(engine->plan->device, &all, 0,
-                                          engine->stream[STREAM_COMPUTE]);
+    return queues_clear(engine, step->told, told_bytes(engine->plan));
 }
 
 enum status queues_read_told(struct engine *engine, struct step *step, enum told_part part) {

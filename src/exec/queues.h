@@ -31,6 +31,9 @@ void queues_use_slot(struct engine *engine, const struct instr *instr);
 enum status queues_load(struct engine *engine, struct slot *slot, int index);
 enum status queues_give_seeds(struct engine *engine, const struct slot *slot, int index);
 
+/* Local, asynchronous, behind all computation so far. Zeros, of whole floats, in device memory. */
+enum status queues_clear(struct engine *engine, void *at, size_t bytes);
+
 /* Local, asynchronous. Updates go on, whatever happened before. The step has told nothing; what it
  * has told so far goes to the host, which may read it behind step->done: all at its end, before
  * that a part, which nothing enqueued meanwhile writes. */
