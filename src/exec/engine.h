@@ -121,25 +121,23 @@ enum status engine_drain(struct engine *engine);
 
 /* Local. What this rank asks for; told to all at the end of the step. */
 void engine_ask(struct engine *engine, const struct step_request *request);
-struct comm *engine_comm(const struct engine *engine);
 /* Collective, blocking. comm_agree of all its ranks. */
 enum status engine_agree(struct engine *engine, enum status own);
 
 /* Local. The store, for checkpoints and comparisons; owned by the engine; what reading the training
  * data took, nothing where this rank reads none. */
+struct comm *engine_comm(const struct engine *engine);
 struct store *engine_store(struct engine *engine);
 struct loader_spent engine_loading(const struct engine *engine);
 const struct plan *engine_plan(const struct engine *engine);
 struct train_state *engine_state(const struct engine *engine);
 
-/* Local. The next step to run; how many are left from the sample that is next; moving to a step
- * after a checkpoint was loaded, which blocks for reads. */
+/* Local. The next step; how many are left; moving to one after a checkpoint was loaded: blocking. */
 int64_t engine_next_step(const struct engine *engine);
 int64_t engine_steps_left(const struct engine *engine);
 void engine_seek(struct engine *engine, int64_t step);
 
-/* Local. Whether a failure was this rank's alone: others do not know of it, and wait; the learning
- * rate of the next step. */
+/* Local. Whether a failure was this rank's alone, so that others wait; the next learning rate. */
 bool engine_failed_alone(const struct engine *engine);
 double engine_lr(const struct engine *engine);
 
