@@ -132,7 +132,7 @@ struct loader_spent engine_loading(const struct engine *engine);
 const struct plan *engine_plan(const struct engine *engine);
 struct train_state *engine_state(const struct engine *engine);
 
-/* Local. The next step; how many are left; moving to one after a checkpoint was loaded: blocking. */
+/* Local. The next step; how many are left; moving after a checkpoint was loaded: blocking. */
 int64_t engine_next_step(const struct engine *engine);
 int64_t engine_steps_left(const struct engine *engine);
 void engine_seek(struct engine *engine, int64_t step);
