@@ -206,7 +206,12 @@ static enum status check_costs(const struct options *options) {
                         first, name);
         first = name;
     }
-    return STATUS_OK;
+    bool units = option_is_given(options, OPTION_costs) || option_is_given(options, OPTION_delay);
+    if (!units || !option_is_given(options, OPTION_hetero)) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "--%s and --hetero exclude one another\n"
+                "  laws are of passes that compute; --hetero base=20ms says what these take",
+                first);
 }
 
 enum status options_check(struct options *options) {

@@ -29,9 +29,17 @@ static enum status read_files(const struct options *options, struct costs *costs
     return cluster_read(options->cluster, costs->cluster);
 }
 
+/* Every rank has its laws: it is the one that waits. */
+static enum status read_laws(const struct options *options, struct costs *costs) {
+    if (!option_is_given(options, OPTION_hetero)) return STATUS_OK;
+    costs->hetero = MEM_NEW(struct hetero);
+    return hetero_read("--hetero", options->hetero, costs->hetero);
+}
+
 enum status cost_read(const struct options *options, bool files, struct costs **out) {
     struct costs *costs = MEM_NEW(struct costs);
     enum status status = read_units(options, costs);
+    if (status == STATUS_OK) status = read_laws(options, costs);
     if (status == STATUS_OK && files) status = read_files(options, costs);
     if (status == STATUS_OK)
         *out = costs;
@@ -44,7 +52,9 @@ void cost_free(struct costs **costs) {
     if (!*costs) return;
     if ((*costs)->profile) profile_free((*costs)->profile);
     if ((*costs)->cluster) cluster_free((*costs)->cluster);
+    if ((*costs)->hetero) hetero_free((*costs)->hetero);
     free((*costs)->units);
+    free((*costs)->hetero);
     free((*costs)->profile);
     free((*costs)->cluster);
     free(*costs);
@@ -53,6 +63,15 @@ void cost_free(struct costs **costs) {
 
 struct costs cost_of_work(const struct costs *costs) {
     return costs->delays ? cost_rules : *costs;
+}
+
+struct costs cost_at_rate(const struct costs *costs, const struct graph *graph, int micro_batches) {
+    struct costs with = *costs;
+    double flops = 0;
+    if (!costs->hetero || costs->hetero->base_ns == 0) return with;
+    for (int n = 0; n < graph->forward_count; n++) flops += cost_node_flops(graph, n);
+    with.flop_ns = costs->hetero->base_ns / (flops * (micro_batches > 1 ? micro_batches : 1));
+    return with;
 }
 
 /* --- devices --- */
@@ -105,6 +124,11 @@ static void look_up(struct cost_table *table, int n) {
     const struct node *node = &table->graph->nodes[n];
     struct op_call call = graph_call(table->graph, node);
     struct op_cost cost = op_cost(&call);
+    if (costs->flop_ns > 0) {
+        for (int c = 0; c < cost_class_count(costs); c++)
+            table->ns[c * table->graph->node_count + n] = cost.flops * costs->flop_ns;
+        return;
+    }
     if (costs->section)
         table->ns[n] = measured_ns(table, n, &cost);
     else if (!costs->cluster)
@@ -132,7 +156,7 @@ static double crowd_of(const struct costs *costs, const struct cost_devices *on)
 }
 
 static double in_step_ns(const struct costs *costs, const struct cost_devices *on, double ns) {
-    if (costs->cluster) return ns;
+    if (costs->cluster || costs->flop_ns > 0) return ns;
     if (!costs->section) return ns * crowd_of(costs, on);
     double ratio = costs->section->rate[PROFILE_TOGETHER].median;
     return ns * (ratio > 0 ? ratio : 1) + costs->section->rate[PROFILE_OPERATION].median;

@@ -96,6 +96,7 @@ void engine_listen(struct engine *engine, bool on) {
 static enum status finish(struct engine *engine, struct posted *posted) {
     const struct instr *instr = posted->instr;
     const struct engine_observer *observer = observer_of(engine);
+    if (engine->law.of) TRY(law_hold(engine, posted));
     posted->instr = NULL;
     engine->under_way--;
     note_second(engine, instr, NULL);
@@ -154,6 +155,7 @@ static enum status run_timed(struct engine *engine, const struct instr *instr) {
     int64_t begin = engine->now_ns, comm_before = engine->step->times.of[TIME_COMM];
     if (engine->begin_ns == 0) engine->begin_ns = begin;
     enum status status = run_or_post(engine, instr);
+    if (engine->law.of && status == STATUS_OK) status = law_wait(engine, instr, begin, comm_before);
     engine->now_ns = clock_ns();
     int64_t spent = engine->now_ns - begin, comm = engine->step->times.of[TIME_COMM] - comm_before;
     engine->step->times.of[instr_row(instr)->time] += spent - comm;

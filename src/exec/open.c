@@ -218,6 +218,7 @@ static enum status set_up(struct engine *engine) {
     TRY(open_groups(engine));
     TRY(open_channels(engine));
     TRY(engine_open_calls(engine));
+    law_open(engine);
     TRY(store_new(plan->store, plan->device, engine->comm, &engine->store));
     TRY(store_init(engine->store, plan->micro[0].graph, plan->config.seed));
     TRY(backend->memory_new(plan->device, plan->memory.activations, "activations",
@@ -272,6 +273,7 @@ void engine_close(struct engine **pointer) {
     free(engine->broadcast.first_steps);
     free(engine->own_statistics);
     free(engine->scores);
+    law_close(engine);
     free(engine);
     *pointer = NULL;
 }

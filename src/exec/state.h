@@ -3,6 +3,7 @@
 #define EXEC_STATE_H
 
 #include "exec/engine.h"
+#include "exec/law.h"
 #include "exec/posted.h"
 #include "exec/runnable.h"
 #include "exec/step.h"
@@ -92,6 +93,7 @@ struct engine {
     struct pass_run *lockstep; /* per replica, where one device shares their statistics */
     int lockstep_count;        /* those that have come to the pass under way */
     struct broadcast_run broadcast;
+    struct law_run law;        /* of --hetero */
     struct comm_piece *pieces; /* room for the tensors of one message */
     struct call call;          /* being sent */
     uint64_t call_number;      /* of the message awaited */

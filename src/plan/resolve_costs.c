@@ -33,6 +33,15 @@ static void take_limit(const struct cluster *cluster, struct run_config *config)
     }
 }
 
+/* A profile says what passes take, as the law `base` does. */
+static enum status check_laws(const struct options *options, const struct costs *costs,
+                              const struct run_config *config) {
+    if (costs->hetero->base_ns > 0 && option_is_given(options, OPTION_profile))
+        return fail(STATUS_USAGE, "--profile and --hetero base exclude one another\n"
+                                  "  each says alone what a pass takes");
+    return hetero_check_ranks("--hetero", costs->hetero, options->hetero, config->ranks);
+}
+
 enum status resolve_costs(const struct options *options, bool files, int local_ranks,
                           struct run_config *config, struct costs **out) {
     struct costs *costs;
@@ -41,6 +50,7 @@ enum status resolve_costs(const struct options *options, bool files, int local_r
     enum status status = pick_section(costs, config, local_ranks);
     if (status == STATUS_OK && costs->cluster)
         status = cluster_check_ranks(costs->cluster, options->cluster, config->ranks);
+    if (status == STATUS_OK && costs->hetero) status = check_laws(options, costs, config);
     if (status != STATUS_OK) {
         cost_free(&costs);
         return status;

@@ -152,6 +152,8 @@ static double cost_of(const struct compiler *compiler, const struct instr *instr
     const struct sim_stage *stage = stage_of(compiler, instr);
     int pass = sim_pass_of(instr);
     bool adds = (instr->op == INSTR_B || instr->op == INSTR_W) && !(instr->flags & INSTR_NEW);
+    if (instr->op == INSTR_R && stage->again > 0)
+        return stage->again * segment_share(compiler, instr);
     if (pass >= 0)
         return (stage->pass[pass] + (adds ? stage->add : 0)) * segment_share(compiler, instr);
     switch (instr->op) {

@@ -34,6 +34,7 @@ struct sim_state {
     int32_t channels;     /* the first of its pipeline's */
     int32_t group[PROGRAM_MAX_GROUPS];
     double first, last, exposed, waits;
+    double busy;               /* by laws, in the step */
     struct sim_record *record; /* of the last step; NULL */
 };
 

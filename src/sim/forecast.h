@@ -31,4 +31,13 @@ void forecast_free(struct forecast *forecast);
  * does not. *waits is false where it awaits nobody: there is nothing to say then. */
 enum status forecast_clip(const struct forecast *forecast, bool *waits, double *time);
 
+/* What unequal ranks cost: a step with them, and with equal ones. Where draws or times differ from
+ * step to step it is the mean of several. */
+struct forecast_unequal {
+    bool are;          /* ranks are unequal; else the rest is not set */
+    double step, same; /* with the laws; without those that make ranks unequal */
+    int steps;         /* whose mean that is */
+};
+enum status forecast_unequal(const struct forecast *forecast, struct forecast_unequal *out);
+
 #endif

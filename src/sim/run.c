@@ -119,9 +119,23 @@ static void note_issue(struct sim_state *state) {
     record->cause_before = state->cause.before;
 }
 
+/* What the laws make of a pass. */
+static double lawful(const struct sim *sim, int32_t run, double cost) {
+    const struct program *program = sim->input->program;
+    struct sim_state *state = &sim->run[run];
+    int rank = sim->share.rank[run];
+    const struct instr *instr = &program_list(program, rank, LIST_BODY)->items[state->at];
+    struct hetero_pass pass = program_pass(program, sim->input->seed, rank, state->step, instr);
+    double ns = hetero_pass_ns(sim->input->net.hetero, &pass, state->clock, cost);
+    state->busy += ns;
+    return ns;
+}
+
 /* It runs on the compute queue for so long. */
-static void spend(struct sim_state *state, const struct sim_op *op) {
+static void spend(const struct sim *sim, int32_t run, const struct sim_op *op) {
+    struct sim_state *state = &sim->run[run];
     double begin = state->clock, cost = op->cost * state->slowness;
+    if (op->pass && sim->input->net.hetero) cost = lawful(sim, run, cost);
     state->clock += cost;
     if (op->action == SIM_SEND) state->exposed += cost;
     if (op->pass) {
@@ -146,7 +160,7 @@ static void end_step(struct sim *sim, struct sim_state *state) {
     state->at = -1; /* the next one is the first */
     if (state->step == sim->input->steps) return;
     state->first = -1;
-    state->exposed = state->waits = 0;
+    state->exposed = state->waits = state->busy = 0;
 }
 
 /* What the recorded step leaves under way: nobody waits for it any more, but it is drawn. */
@@ -173,7 +187,7 @@ static bool perform(struct sim *sim, int32_t run, const struct sim_op *op) {
     else if (!meet(sim, run, op))
         return false;
     double begin = state->clock;
-    if (op->action != SIM_RECEIVE) spend(state, op);
+    if (op->action != SIM_RECEIVE) spend(sim, run, op);
     switch (op->action) {
     case SIM_SEND: sim_send(sim, run, op); break;
     case SIM_RECEIVE:
@@ -316,7 +330,8 @@ static struct sim_rank rank_of(const struct sim *sim, int run, struct sim_record
     int stages = sim->input->program->grid.stages, others = sim->share.others;
     return (struct sim_rank){.rank = sim->share.rank[run],
                              .like = run < others ? 1 : sim->share.like[(run - others) / stages],
-                             .busy = state->kind->busy * state->slowness,
+                             .busy = sim->input->net.hetero ? state->busy
+                                                            : state->kind->busy * state->slowness,
                              .first = state->first < 0 ? state->clock : state->first,
                              .last = state->first < 0 ? state->clock : state->last,
                              .exposed = state->exposed,
@@ -333,6 +348,7 @@ static void sum_up(const struct sim *sim, struct sim_result *result) {
     result->first_step = sim->step_end[0];
     result->begin = last > 0 ? sim->step_end[last - 1] : 0;
     result->step = sim->step_end[last] - result->begin;
+    result->mean = last > 0 ? (sim->step_end[last] - sim->step_end[0]) / last : result->step;
     result->instructions = sim->instructions;
     for (int r = 0; r < result->run_count; r++) {
         const struct sim_rank *rank = &result->rank[r];

@@ -13,7 +13,7 @@
 bool view_forecast_is_wanted(const struct options *options) {
     return option_is_given(options, OPTION_costs) || option_is_given(options, OPTION_profile) ||
            option_is_given(options, OPTION_cluster) || option_is_given(options, OPTION_delay) ||
-           option_is_given(options, OPTION_draw);
+           option_is_given(options, OPTION_hetero) || option_is_given(options, OPTION_draw);
 }
 
 enum status view_forecast_open(const struct job *job, bool apart, struct view_forecast *out) {
@@ -22,6 +22,7 @@ enum status view_forecast_open(const struct job *job, bool apart, struct view_fo
     enum status status = forecast_new(job->plan, &out->costs, apart, &out->forecast);
     if (status == STATUS_OK)
         status = forecast_clip(&out->forecast, &out->clip_waits, &out->clip_time);
+    if (status == STATUS_OK) status = forecast_unequal(&out->forecast, &out->unequal);
     /* Delays are ns, as all but units. */
     if (status == STATUS_OK) out->forecast.units = option_is_given(&job->options, OPTION_costs);
     if (status != STATUS_OK) view_forecast_close(out);
@@ -74,7 +75,9 @@ static struct path_part *critical_path(const struct view_forecast *outlook, int 
 
 static double slowness_of(const struct view_forecast *outlook, int run) {
     int rank = outlook->forecast.result.rank[run].rank;
-    return cost_device_of(&outlook->forecast.input.net, rank).slowness;
+    const struct cost_net *net = &outlook->forecast.input.net;
+    double law = net->hetero ? hetero_slowness(net->hetero, rank) : 1;
+    return cost_device_of(net, rank).slowness * law;
 }
 
 /* "B of rank 2 (3 times slower) 45%" */
@@ -131,6 +134,33 @@ static void print_costs(const struct view_forecast *outlook, FILE *out) {
     }
 }
 
+/* In place of what the source says of passes. */
+static void print_laws(const struct view_forecast *outlook, FILE *out) {
+    const struct job *job = outlook->job;
+    char rate[TEXT_BYTES];
+    if (!outlook->costs.hetero) return;
+    if (job->plan->flop_ns > 0)
+        row(out, "laws", "%s: passes take their flops at %s GFLOP/s, whatever a device does",
+            job->options.hetero, text_rate(1 / job->plan->flop_ns, rate));
+    else
+        row(out, "laws", "%s: of what passes take otherwise", job->options.hetero);
+}
+
+/* What slow ranks cost under this strategy, in one sentence. */
+static void print_unequal(const struct view_forecast *outlook, int columns, FILE *out) {
+    const struct forecast_unequal *unequal = &outlook->unequal;
+    char step[TEXT_BYTES], same[TEXT_BYTES], mean[TEXT_BYTES + 16] = "";
+    if (!unequal->are) return;
+    if (unequal->steps > 1) snprintf(mean, sizeof mean, " (mean of %d)", unequal->steps);
+    char *words =
+        mem_format("a step takes %s%s, %.3g times the %s that it takes with equal ranks: under %s "
+                   "every step waits for its slowest rank",
+                   time_text(outlook, unequal->step, step), mean, unequal->step / unequal->same,
+                   time_text(outlook, unequal->same, same), outlook->job->options.strategy);
+    text_entry(out, "unequal", columns, words);
+    free(words);
+}
+
 static void print_step(const struct view_forecast *outlook, FILE *out) {
     const struct forecast *forecast = &outlook->forecast;
     char step[TEXT_BYTES], low[TEXT_BYTES], high[TEXT_BYTES], first[TEXT_BYTES], rate[TEXT_BYTES];
@@ -180,6 +210,7 @@ void view_forecast_print_row(const struct view_forecast *outlook, FILE *out) {
                              time_text(outlook, forecast->result.step, step), range ? range : "",
                              idle ? idle : "");
     text_entry(out, "time", NAME_COLUMNS, words);
+    print_unequal(outlook, NAME_COLUMNS, out);
     print_clip(outlook, NAME_COLUMNS, out);
     free(range);
     free(idle);
@@ -283,7 +314,9 @@ void view_forecast_print(const struct view_forecast *outlook, FILE *out) {
     row(out, "ranks", "%s", shape);
     free(shape);
     print_costs(outlook, out);
+    print_laws(outlook, out);
     print_step(outlook, out);
+    print_unequal(outlook, OUTLOOK_NAME_COLUMNS, out);
     row(out, "bubble",
         "%.1f%% of the ranks' time is no forward or backward pass; %.1f%% between a rank's first "
         "and last pass (span)",
@@ -328,7 +361,7 @@ json_t *view_forecast_json(const struct view_forecast *outlook) {
     const struct forecast *forecast = &outlook->forecast;
     const struct sim_result *result = &forecast->result;
     const struct program *program = outlook->job->plan->program;
-    return json_pack(
+    json_t *root = json_pack(
         "{s:o, s:s, s:i, s:i, s:i, s:i, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, "
         "s:f, s:o, s:o}",
         "fits", fit_json(outlook->job), "schedule", outlook->job->plan->config.schedule, "ranks",
@@ -339,4 +372,10 @@ json_t *view_forecast_json(const struct view_forecast *outlook) {
         result->exposed, "clip_wait", outlook->clip_waits ? outlook->clip_time : 0.0, "peak_bytes",
         (json_int_t)job_most_bytes(outlook->job), "instructions", (json_int_t)result->instructions,
         "seconds", forecast->seconds, "rank", ranks_json(outlook), "path", path_json(outlook));
+    if (outlook->unequal.are)
+        json_object_set_new(root, "unequal",
+                            json_pack("{s:f, s:f, s:i}", "step", outlook->unequal.step,
+                                      "equal_step", outlook->unequal.same, "steps",
+                                      outlook->unequal.steps));
+    return root;
 }

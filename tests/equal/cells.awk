@@ -23,6 +23,7 @@ function extras() {
     extra("--recompute except-last", "", "", 1, ".", 3, 0)
     extra("--recompute always:block", "", "", 0, ".", 3, 0)
     extra("--recompute always:block --sync-bn", "--sync-bn", "resnet8", 1, ".", 3, 0)
+    extra("--hetero base=1ms,slow=0:2,transient=0.3:500us", "", "", 0, ".", 3, 0)
     extra("--zero-stage 1", "", "", 0, ".", 3, 0)
     extra("--zero-stage 2", "", "", 1, ".", 3, 0)
     extra("--zero-stage 3", "", "", 0, ".", 3, 0)

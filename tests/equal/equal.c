@@ -53,6 +53,7 @@ struct cell {
     struct dataset *dataset; /* that all ranks read */
     struct options *options; /* per rank: resolved */
     struct plan **plan;      /* per rank */
+    struct costs **costs;    /* likewise: of laws that make ranks unequal */
     int ranks;
 };
 
@@ -63,6 +64,7 @@ static enum status plan_rank(void *context, int rank, const struct plan **out) {
     cell->options[rank] = *cell->given;
     const struct model *model = model_find(cell->given->model);
     TRY(resolve_run(&cell->options[rank], model, cell->dataset, &place, &config));
+    TRY(resolve_costs(&cell->options[rank], true, cell->ranks, &config, &cell->costs[rank]));
     TRY(plan_new(&config, NULL, &cell->plan[rank]));
     *out = cell->plan[rank];
     return STATUS_OK;
@@ -74,15 +76,17 @@ static enum status run_line(const char *line, int ranks, struct answer *out) {
     struct cell cell = {.given = &options,
                         .options = MEM_ARRAY(struct options, ranks),
                         .plan = MEM_ARRAY(struct plan *, ranks),
+                        .costs = MEM_ARRAY(struct costs *, ranks),
                         .ranks = ranks};
     struct answer_config config = {.ranks = ranks, .context = &cell, .plan = plan_rank};
     enum status status = resolve_data(&options, model_find(options.model), &cell.dataset);
     if (status == STATUS_OK) status = answer_train(&config, out);
-    for (int r = 0; r < ranks; r++) plan_free(&cell.plan[r]);
+    for (int r = 0; r < ranks; r++) plan_free(&cell.plan[r]), cost_free(&cell.costs[r]);
     dataset_free(&cell.dataset);
     options_free(&options);
     free(cell.options);
     free(cell.plan);
+    free(cell.costs);
     return status;
 }
 
