@@ -481,19 +481,26 @@ static enum status check_tie(const struct verifier *verifier, const struct progr
                              int stage, int bucket) {
     const struct grid *grid = &verifier->program->grid;
     int chunk = grid_chunk(grid, stage);
+    bool scattered = verifier->program->sliced & SLICED_GRADIENTS;
     for (int w = 0; w < verifier->walk_count; w++) {
         const struct walk *walk = &verifier->walks[w];
         bool here =
             walk->cell.role == GRID_STAGE && walk->cell.position == grid_position(grid, stage);
-        if (here && bucket >= walk->own->chunk[chunk].buckets)
+        const struct chunk_sizes *sizes = &walk->own->chunk[chunk];
+        if (here && bucket >= sizes->buckets)
             return fail(STATUS_USAGE,
                         "program refused by rule %d in the header: tied bucket %d of stage %d: "
-                        "rank %d has %d of "
-                        "it",
-                        RULE_JOINED, bucket, stage, walk->rank, walk->own->chunk[chunk].buckets);
+                        "rank %d has %d of it",
+                        RULE_JOINED, bucket, stage, walk->rank, sizes->buckets);
+        /* Both stages make gradients of it while windows of other buckets come and go. */
+        bool own_place = sizes->kept && bucket == sizes->buckets - 1;
+        if (here && scattered && !tie_is_apart(tie) && stage == tie->stage && !own_place)
+            return fail(STATUS_USAGE,
+                        "program refused by rule %d in the header: tied bucket %d of stage %d: "
+                        "rank %d does not keep it",
+                        RULE_JOINED, bucket, stage, walk->rank);
     }
-    /* Scattered for themselves, they are. */
-    bool scattered = verifier->program->sliced & SLICED_GRADIENTS;
+    /* Scattered for each micro-batch, uses are tied one by one. */
     if (verifier->program->sum == SUM_REPLICA || scattered) return STATUS_OK;
     return fail(STATUS_USAGE,
                 "program refused by rule %d in the header: parameters shared by stages %d and %d "

@@ -344,6 +344,7 @@ bool mutate(struct program *program, enum mutation mutation, struct dice *dice, 
         alone ? program_edit(program, number) : &program->kinds[program->kind_of[number]];
     enum list_name step = program_has_last(program) && dice_roll(dice, 2) ? LIST_LAST : LIST_BODY;
     struct spot spot = {program, rank, &rank->list[step], number, dice, what};
+    if (spot.body->count == 0) return false; /* the first of two damages took its one instruction */
     switch (mutation) {
     case MUTATION_LIST: return other_list(&spot);
     case MUTATION_SIZE: return change_size(&spot);

@@ -55,6 +55,15 @@ Test(program_tied_slices, the_later_stage_reads_what_was_freed) {
     program_free(&program);
 }
 
+/* Windows of other buckets would take its place while stage 3 still makes gradients of it. */
+Test(program_tied_slices, a_bucket_that_is_not_kept_has_no_place_for_both) {
+    struct program *program = v_of_slices(SLICED_GRADIENTS);
+    for (int rank = 0; rank < program->ranks; rank += 2)
+        program_edit(program, rank)->chunk[0].kept = 0;
+    expect_refused(program, "tied bucket 2 of stage 0: rank 0 does not keep it");
+    program_free(&program);
+}
+
 /* It awaits what it reads: so its passes name that bucket, besides the one their stage keeps. */
 Test(program_tied_slices, passes_of_the_later_stage_touch_the_shared_bucket) {
     struct program *program = v_of_slices(SLICED_GRADIENTS | SLICED_PARAMS);
