@@ -214,6 +214,14 @@ static enum status check_costs(const struct options *options) {
                 first);
 }
 
+/* Passes that only wait have no arithmetic to run in virtual time. */
+static enum status check_clock(const struct options *options) {
+    bool simulated = strcmp(options->clock, "virtual") == 0;
+    if (!simulated || !option_is_given(options, OPTION_delay)) return STATUS_OK;
+    return fail(STATUS_USAGE, "--delay and --clock virtual exclude one another\n"
+                              "  --hetero base=20ms gives passes that compute their time");
+}
+
 enum status options_check(struct options *options) {
     if (options->resume && options->overwrite)
         return fail(STATUS_USAGE, "--resume and --overwrite exclude one another\n"
@@ -224,6 +232,7 @@ enum status options_check(struct options *options) {
     TRY(check_needs(options));
     TRY(check_node(options));
     TRY(check_costs(options));
+    TRY(check_clock(options));
     if (option_is_given(options, OPTION_steps) && !option_is_given(options, OPTION_epochs)) {
         options->epochs = 0;
         options->source[OPTION_epochs] = OPTION_UNSET;

@@ -2,6 +2,7 @@
 #include "cost/cost.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "cost/key.h"
@@ -38,6 +39,7 @@ static enum status read_laws(const struct options *options, struct costs *costs)
 
 enum status cost_read(const struct options *options, bool files, struct costs **out) {
     struct costs *costs = MEM_NEW(struct costs);
+    costs->simulated = strcmp(options->clock, "virtual") == 0;
     enum status status = read_units(options, costs);
     if (status == STATUS_OK) status = read_laws(options, costs);
     if (status == STATUS_OK && files) status = read_files(options, costs);
@@ -107,6 +109,14 @@ double cost_rule_ns(const struct graph *graph, int node) {
     return graph->device->backend->cost_ns(graph->device, &call);
 }
 
+/* On a device of one thread, whatever this run's has. */
+static double rule_of_one_ns(const struct graph *graph, int node) {
+    struct op_call call = graph_call(graph, &graph->nodes[node]);
+    struct device one = *graph->device;
+    one.threads = 1;
+    return graph->nodes[node].kernel ? one.backend->cost_ns(&one, &call) : 0;
+}
+
 static double measured_ns(struct cost_table *table, int n, const struct op_cost *cost) {
     const struct costs *costs = table->costs;
     struct arena arena = {0};
@@ -132,7 +142,8 @@ static void look_up(struct cost_table *table, int n) {
     if (costs->section)
         table->ns[n] = measured_ns(table, n, &cost);
     else if (!costs->cluster)
-        table->ns[n] = cost_rule_ns(table->graph, n);
+        table->ns[n] =
+            costs->simulated ? rule_of_one_ns(table->graph, n) : cost_rule_ns(table->graph, n);
     for (int c = 0; costs->cluster && node->kernel && c < cost_class_count(costs); c++)
         table->ns[c * table->graph->node_count + n] =
             cluster_class_ns(&costs->cluster->class[c], node -> op, &cost);

@@ -32,6 +32,7 @@ struct costs {
     struct cluster *cluster;               /* NULL */
     double crowd;          /* for the rules: how many threads of ranks share a core; 0: 1 */
     struct hetero *hetero; /* laws that make ranks unequal, with any source but units; NULL */
+    bool simulated;        /* --clock virtual: each rank has a device of its own, of one thread */
     double flop_ns; /* by the law `base`: what a node takes for each of its flops; 0: no such law */
 };
 extern const struct costs cost_rules;

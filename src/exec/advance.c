@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "exec/handlers.h"
 #include "exec/state.h"
+#include "exec/timed.h"
 
 /* Whoever watches is told of training; evaluating and saving are each one thing to it, which
  * train.h tells. */
@@ -88,8 +89,13 @@ static void on_done(void *context, const struct comm_event *event) {
     }
 }
 
+static void on_wait(void *context, bool begins) {
+    const struct engine_clock *clock = ((struct engine *)context)->meeting.clock;
+    clock->waits(clock->context, begins);
+}
+
 void engine_listen(struct engine *engine, bool on) {
-    struct comm_hooks hooks = {engine, on_post, on_done};
+    struct comm_hooks hooks = {engine, on_post, on_done, engine->meeting.clock ? on_wait : NULL};
     if (engine->comm) comm_set_hooks(engine->comm, on ? &hooks : NULL);
 }
 
@@ -97,6 +103,7 @@ static enum status finish(struct engine *engine, struct posted *posted) {
     const struct instr *instr = posted->instr;
     const struct engine_observer *observer = observer_of(engine);
     if (engine->law.of) TRY(law_hold(engine, posted));
+    if (engine->meeting.clock) timed_take(engine, posted);
     posted->instr = NULL;
     engine->under_way--;
     note_second(engine, instr, NULL);
@@ -104,7 +111,7 @@ static enum status finish(struct engine *engine, struct posted *posted) {
         observer->posted(observer->context, instr, posted->step->number, posted->begin_ns,
                          posted->end_ns);
     enum status status = handlers[instr->op].finish(engine, instr);
-    engine->now_ns = clock_ns();
+    engine->now_ns = engine_now(engine);
     return status;
 }
 
@@ -151,12 +158,14 @@ static enum status run_or_post(struct engine *engine, const struct instr *instr)
  * after an exchange is run several times. The clock is read once: where nothing was awaited, an
  * instruction begins as the one before it ended. Who times nodes wants to know the gap, too. */
 static enum status run_timed(struct engine *engine, const struct instr *instr) {
-    if (engine->state->observer.node) engine->now_ns = clock_ns();
+    if (engine->state->observer.node) engine->now_ns = engine_now(engine);
     int64_t begin = engine->now_ns, comm_before = engine->step->times.of[TIME_COMM];
     if (engine->begin_ns == 0) engine->begin_ns = begin;
     enum status status = run_or_post(engine, instr);
     if (engine->law.of && status == STATUS_OK) status = law_wait(engine, instr, begin, comm_before);
-    engine->now_ns = clock_ns();
+    if (engine_timed_by(engine) && status == STATUS_OK && !engine->awaiting)
+        status = timed_ran(engine, instr);
+    engine->now_ns = engine_now(engine);
     int64_t spent = engine->now_ns - begin, comm = engine->step->times.of[TIME_COMM] - comm_before;
     engine->step->times.of[instr_row(instr)->time] += spent - comm;
     return status;
@@ -176,7 +185,7 @@ void engine_begin_list(struct engine *engine, enum list_name name) {
     engine->pass.instr = NULL; /* of a list that failed */
     free(engine->broadcast.first_steps);
     engine->broadcast = (struct broadcast_run){0};
-    engine->now_ns = clock_ns();
+    engine->now_ns = engine_now(engine);
     begin_next(engine);
 }
 
@@ -186,7 +195,9 @@ enum status engine_advance(struct engine *engine, bool *ended) {
     if (*ended) return STATUS_OK;
     const struct instr *instr = &engine->list->items[engine->at];
     if (!engine->begun && observer->starting)
-        observer->starting(observer->context, instr, engine->step->number, engine->now_ns);
+        observer->starting(observer->context, instr, engine->step->number,
+                           engine->meeting.clock ? clock_ns() : engine->now_ns);
+    if (!engine->begun && engine_timed_by(engine)) TRY(timed_come(engine, instr, observer));
     engine->begun = true;
     engine->awaiting = NULL;
     engine->awaited = instr;
@@ -216,12 +227,12 @@ enum status engine_wait(struct engine *engine) {
     const struct engine_observer *observer = observer_of(engine);
     const struct instr *waiter =
         engine->at < engine->list->count ? &engine->list->items[engine->at] : NULL;
-    int64_t begin = clock_ns();
+    int64_t begin = engine_now(engine);
     enum status status = comm_wait(engine->awaiting);
-    int64_t end = engine->now_ns = clock_ns();
+    int64_t end = engine->now_ns = engine_now(engine);
     if (status == STATUS_OK) note_wait(engine, begin, end);
     engine->awaiting = NULL;
-    if (observer->waited)
+    if (observer->waited && !engine->meeting.clock)
         observer->waited(observer->context, waiter, engine->awaited, engine->list_step, begin, end);
     return status;
 }
@@ -259,10 +270,14 @@ enum status engine_settle(struct engine *engine) {
 }
 
 static enum status run_list(struct engine *engine, bool step) {
+    const struct engine_clock *clock = engine_timed_by(engine);
+    if (clock)
+        TRY(clock->begin(clock->context, engine->comm, engine->list_name, engine->list_step));
     for (bool ended = false; !ended;) {
         TRY(engine_advance(engine, &ended));
         if (engine->awaiting) TRY(engine_wait(engine));
     }
+    if (clock) TRY(timed_end(engine, observer_of(engine)));
     return settle_rest(engine, step);
 }
 
@@ -272,5 +287,6 @@ enum status engine_run_list(struct engine *engine, enum list_name name) {
     if (!step || !list_is_step(engine->list_name)) TRY(engine_settle(engine));
     engine_begin_list(engine, name);
     enum status status = run_list(engine, step);
+    if (engine_timed_by(engine)) engine->meeting.clock->leave(engine->meeting.clock->context);
     return status == STATUS_OK ? status : failed(engine, status);
 }

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "exec/manifest.h"
 #include "exec/saving.h"
+#include "exec/state.h"
 #include "exec/tensors.h"
 #include "exec/weights.h"
 
@@ -208,9 +209,17 @@ static enum status seal(const struct saving *saving, const struct manifest_file 
                                 .fact_count = saving->config->fact_count,
                                 .files = files,
                                 .file_count = count};
+    const struct engine_clock *clock = saving->clock;
+    double *numbers = NULL;
+    if (clock) {
+        manifest.clock_count = clock->save(clock->context, NULL);
+        manifest.clock = numbers = MEM_ARRAY(double, manifest.clock_count);
+        clock->save(clock->context, numbers);
+    }
     char *path = mem_format("%s/manifest.json", saving->temporary);
     enum status status = manifest_write(&manifest, path);
     free(path);
+    free(numbers);
     TRY(status);
     return folder_sync(saving->temporary);
 }
@@ -234,6 +243,7 @@ enum status checkpoint_save(const struct checkpoint_config *config, struct engin
     struct saving saving = {
         .config = config,
         .state = state,
+        .clock = engine->meeting.clock,
         .temporary = mem_format("%s/.step-%08lld.tmp", config->folder, (long long)state->step),
         .own = {.status = (int32_t)ready}};
     enum status status = engine_save(engine, &saving);
@@ -309,6 +319,9 @@ static enum status load_files(struct engine *engine, const char *folder,
                               const struct manifest *manifest) {
     TRY(each_part(NULL, engine, folder, manifest));
     engine_seek(engine, manifest->state.step);
+    const struct engine_clock *clock = engine->meeting.clock;
+    if (clock && is_first(engine))
+        clock->load(clock->context, manifest->clock, manifest->clock_count);
     return STATUS_OK;
 }
 

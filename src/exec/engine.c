@@ -50,9 +50,9 @@ enum status engine_agree(struct engine *engine, enum status own) {
 
 void engine_progress(struct engine *engine) {
     if (engine->under_way == 0 || engine->comm_status != STATUS_OK) return;
-    int64_t begin = clock_ns();
+    int64_t begin = engine_now(engine);
     engine->comm_status = comm_progress(engine->comm);
-    engine->step->times.of[TIME_COMM] += clock_ns() - begin;
+    engine->step->times.of[TIME_COMM] += engine_now(engine) - begin;
 }
 
 struct loader_spent engine_loading(const struct engine *engine) {
@@ -233,8 +233,9 @@ enum status engine_step(struct engine *engine, struct step_result *out) {
     struct step *step = engine->step;
     int64_t hidden_before = comm_hidden_ns(engine->comm);
     step_begin(step);
+    step->begin_ns = engine_now(engine);
     enum status status = engine_run_list(engine, list_of_next(engine));
-    step->times.total_ns = clock_ns() - step->begin_ns;
+    step->times.total_ns = engine_now(engine) - step->begin_ns;
     step->times.hidden_ns = comm_hidden_ns(engine->comm) - hidden_before;
     if (status == STATUS_OK) step->times.idle_ns = idle_ns(engine);
     if (status == STATUS_OK) fill_result(engine, out);

@@ -16,7 +16,8 @@ enum { EXCHANGE_BYTES = 256 }; /* of COUNT, REPORT and NORM, as the simulator co
 
 void law_open(struct engine *engine) {
     const struct grid *grid = &engine->plan->program->grid;
-    engine->law = (struct law_run){.of = engine->plan->config.costs->hetero};
+    bool wall = !engine->meeting.clock; /* in virtual time laws are part of the times */
+    engine->law = (struct law_run){.of = wall ? engine->plan->config.costs->hetero : NULL};
     if (engine->law.of) engine->law.free_ns = MEM_ARRAY(int64_t, 2 * grid->stages * grid->chunks);
 }
 

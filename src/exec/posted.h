@@ -22,6 +22,7 @@ struct posted {
     int64_t begin_ns, end_ns; /* 0: not yet */
     int64_t start_ns;         /* of a message: see comm_event */
     uint64_t number;          /* of a message to be received */
+    int row;                  /* of the clock of virtual time */
 };
 
 /* Local. Where what an instruction posts is kept; is something under way on the one buffer of a

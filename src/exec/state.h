@@ -2,6 +2,7 @@
 #ifndef EXEC_STATE_H
 #define EXEC_STATE_H
 
+#include "base/clock.h"
 #include "exec/engine.h"
 #include "exec/law.h"
 #include "exec/posted.h"
@@ -137,6 +138,16 @@ enum status pass_run_lockstep(struct engine *engine, struct pass_run *runs, int 
 /* Local. Whether this rank's loss and gradients alone decide (one rank), or all ranks' together. */
 static inline bool is_alone(const struct engine *engine) {
     return comm_size(engine->comm) == 1;
+}
+
+/* Local. The time of this rank: of the wall clock, or virtual. */
+static inline int64_t engine_now(const struct engine *engine) {
+    const struct engine_clock *clock = engine->meeting.clock;
+    return clock ? clock->now(clock->context) : clock_ns();
+}
+/* Local. The clock that the list under way has its times from; NULL: it is no step, or no clock. */
+static inline const struct engine_clock *engine_timed_by(const struct engine *engine) {
+    return list_is_step(engine->list_name) ? engine->meeting.clock : NULL;
 }
 
 /* Local. Runs a list from its first instruction, one call an instruction: as far as it goes without

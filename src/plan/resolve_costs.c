@@ -1,4 +1,6 @@
 /* The part of a configuration that follows from costs: see resolve.h. */
+#include <string.h>
+
 #include "base/log.h"
 #include "cost/key.h"
 #include "plan/plan_auto.h"
@@ -7,7 +9,8 @@
 /* A forecast has use for every profile; a run that only trains has not. */
 static enum status check_use(const struct options *options, const struct run_config *config) {
     bool forecast = options->command == COMMAND_EXPLAIN || options->command == COMMAND_SIMULATE;
-    bool used = forecast || plan_is_auto(config) || config->balance == BALANCE_TIME;
+    bool used = forecast || plan_is_auto(config) || config->balance == BALANCE_TIME ||
+                strcmp(options->clock, "virtual") == 0;
     if (used || !option_is_given(options, OPTION_profile)) return STATUS_OK;
     return fail(STATUS_USAGE,
                 "--profile has no effect here: schedule %s does not depend on times\n"

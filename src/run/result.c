@@ -202,7 +202,8 @@ static void fill_mfu(const struct session *session, struct summary *summary) {
     const struct run_config *config = &session->job.plan->config;
     int ranks = comm_size(engine_comm(session->engine));
     double flops = 0;
-    bool known = (ranks == 1 || session->all) && !config->costs->delays && summary->step_ms.p50 > 0;
+    bool timed = !config->costs->delays && !config->costs->simulated && summary->step_ms.p50 > 0,
+         known = (ranks == 1 || session->all) && timed;
     if (!known) return;
     for (int r = 0; r < ranks; r++)
         flops += session->all ? session->all[r].step_flops : session->figures.step_flops;

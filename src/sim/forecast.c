@@ -37,7 +37,7 @@ static double common_variance(double step, const struct measure *together) {
 static void bound(struct forecast *forecast, const struct plan *plan, const struct costs *costs) {
     double step = forecast->result.step;
     struct estimate estimate = {.ns = step};
-    bool given = costs->units || costs->cluster || costs->hetero;
+    bool given = costs->units || costs->cluster || costs->hetero || costs->simulated;
     if (!given && !costs->section) estimate = estimate_relative(step, PROFILE_RATE_DEVIATION);
     if (costs->section) {
         double *uses = uses_on_path(forecast);
@@ -60,18 +60,27 @@ static enum status simulate(struct forecast *forecast) {
     return STATUS_OK;
 }
 
+/* In virtual time a rank has a device of its own: nothing depends on this machine's cores. */
+enum status forecast_input(const struct plan *plan, const struct costs *costs,
+                           struct plan_costs *out_costs, struct sim_input *out) {
+    TRY(sim_costs_new(plan, costs, out_costs));
+    int threads = costs->simulated ? 1 : plan->config.threads;
+    *out = (struct sim_input){.program = plan->program,
+                              .costs = out_costs->costs,
+                              .net = cost_net_of(costs, threads),
+                              .seed = plan->config.seed,
+                              .steps = FORECAST_STEPS,
+                              .record = true};
+    return STATUS_OK;
+}
+
 enum status forecast_new(const struct plan *plan, const struct costs *costs, bool apart,
                          struct forecast *out) {
     struct forecast forecast = {.units = costs->units != NULL};
-    TRY(sim_costs_new(plan, costs, &forecast.costs));
-    if (plan->config.forward) forecast.round = program_round(plan->program);
-    forecast.input = (struct sim_input){.program = forecast.round ? forecast.round : plan->program,
-                                        .costs = forecast.costs.costs,
-                                        .net = cost_net_of(costs, plan->config.threads),
-                                        .seed = plan->config.seed,
-                                        .steps = FORECAST_STEPS,
-                                        .record = true,
-                                        .apart = apart};
+    TRY(forecast_input(plan, costs, &forecast.costs, &forecast.input));
+    if (plan->config.forward)
+        forecast.input.program = forecast.round = program_round(plan->program);
+    forecast.input.apart = apart;
     enum status status = simulate(&forecast);
     if (status == STATUS_OK) {
         bound(&forecast, plan, costs);

@@ -20,6 +20,11 @@ struct forecast {
 /* Steps that are run: the last one is the steady state. */
 enum { FORECAST_STEPS = 3 };
 
+/* What a forecast simulates, of a plan that trains: the caller frees the costs, which the input
+ * borrows. */
+enum status forecast_input(const struct plan *plan, const struct costs *costs,
+                           struct plan_costs *out_costs, struct sim_input *out);
+
 /* Simulates the plan's program; of a forward program a round, as if that were its step. `apart`: it
  * runs every pipeline, also those that do the same. Plan and costs must outlive the forecast; the
  * caller frees it, where it lies: it must not be moved. */

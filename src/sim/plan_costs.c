@@ -26,8 +26,14 @@ static const struct micro_plan *first_run(const struct maker *maker) {
     return &maker->plan->micro[maker->plan->config.forward];
 }
 
+static int threads_of(const struct maker *maker) {
+    return maker->costs->simulated ? 1 : maker->plan->config.threads;
+}
+
+/* With the law `base` nothing but passes, messages and groups takes virtual time. */
 static double byte_ns(const struct maker *maker) {
-    return cost_byte_ns(maker->costs, &maker->on, maker->plan->config.threads);
+    if (maker->costs->simulated && maker->costs->flop_ns > 0) return 0;
+    return cost_byte_ns(maker->costs, &maker->on, threads_of(maker));
 }
 
 static void add_passes(struct maker *maker, int s) {
@@ -122,7 +128,7 @@ static void add_again(struct maker *maker, int s) {
 }
 
 static double copy_ns(const struct maker *maker, size_t bytes) {
-    return cost_copy_ns(maker->costs, &maker->on, maker->plan->config.threads, (double)bytes);
+    return cost_copy_ns(maker->costs, &maker->on, threads_of(maker), (double)bytes);
 }
 
 /* Those of a step, where there is one: evaluation may have larger ones. */

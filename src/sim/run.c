@@ -95,7 +95,7 @@ static bool settle_operation(struct sim *sim, int32_t run, int32_t at, int64_t n
     return true;
 }
 
-static bool settle(struct sim *sim, int32_t run, const struct sim_await *await) {
+bool sim_settle(struct sim *sim, int32_t run, const struct sim_await *await) {
     const struct sim_state *state = &sim->run[run];
     const struct sim_op *op = &state->kind->op[await->at];
     switch (op->action) {
@@ -124,7 +124,7 @@ static double lawful(const struct sim *sim, int32_t run, double cost) {
     const struct program *program = sim->input->program;
     struct sim_state *state = &sim->run[run];
     int rank = sim->share.rank[run];
-    const struct instr *instr = &program_list(program, rank, LIST_BODY)->items[state->at];
+    const struct instr *instr = &state->items[state->at - state->items_at];
     struct hetero_pass pass = program_pass(program, sim->input->seed, rank, state->step, instr);
     double ns = hetero_pass_ns(sim->input->net.hetero, &pass, state->clock, cost);
     state->busy += ns;
@@ -144,12 +144,17 @@ static void spend(const struct sim *sim, int32_t run, const struct sim_op *op) {
     }
 }
 
+void sim_come(struct sim *sim, int32_t run, const struct sim_op *op) {
+    struct sim_state *state = &sim->run[run];
+    if (state->met) return;
+    note_issue(state);
+    sim_arrive(sim, run, op);
+    state->met = true;
+}
+
 static bool meet(struct sim *sim, int32_t run, const struct sim_op *op) {
     struct sim_state *state = &sim->run[run];
-    if (!state->met) {
-        note_issue(state);
-        sim_arrive(sim, run, op);
-    }
+    sim_come(sim, run, op);
     state->met = !settle_operation(sim, run, state->at, state->posted[op->target] - 1, false);
     return !state->met;
 }
@@ -173,8 +178,7 @@ static bool note_left(struct sim *sim, int32_t run) {
     return true;
 }
 
-/* False: it waits. */
-static bool perform(struct sim *sim, int32_t run, const struct sim_op *op) {
+bool sim_perform(struct sim *sim, int32_t run, const struct sim_op *op) {
     struct sim_state *state = &sim->run[run];
     if (op->action == SIM_END) {
         note_issue(state);
@@ -211,8 +215,8 @@ static void run_on(struct sim *sim, int32_t run, struct sim_record *record) {
         const struct sim_op *op = &kind->op[state->at];
         if (record && state->at == 0) state->record = is_last(sim, state) ? record : NULL;
         for (; state->awaited < op->await_count; state->awaited++)
-            if (!settle(sim, run, &kind->await[op->await_first + state->awaited])) return;
-        if (!perform(sim, run, op)) return;
+            if (!sim_settle(sim, run, &kind->await[op->await_first + state->awaited])) return;
+        if (!sim_perform(sim, run, op)) return;
         state->at++;
         state->awaited = 0;
         state->cause = (struct sim_cause){-1, -1, false};
@@ -272,6 +276,7 @@ static void compile_all(struct sim *sim) {
         const struct sim_kind *kind = &sim->kind[kind_of[r]];
         sim->run[r] = (struct sim_state){
             .kind = kind,
+            .items = program_list(sim->input->program, sim->share.rank[r], LIST_BODY)->items,
             .slowness = cost_device_of(&sim->input->net, sim->share.rank[r]).slowness,
             .first = -1,
             .cause = {-1, -1, false},
@@ -286,7 +291,7 @@ static void compile_all(struct sim *sim) {
     free(table.rank);
 }
 
-static void sim_new(const struct sim_input *input, struct sim *sim) {
+void sim_open(const struct sim_input *input, struct sim *sim) {
     *sim = (struct sim){.input = input, .step_end = MEM_ARRAY(double, input->steps)};
     sim_share_new(input, &sim->share);
     int runs = sim->share.run_count;
@@ -297,7 +302,7 @@ static void sim_new(const struct sim_input *input, struct sim *sim) {
     for (int r = runs - 1; r >= 0; r--) sim_wake(sim, r);
 }
 
-static void sim_free(struct sim *sim) {
+void sim_shut(struct sim *sim) {
     sim_wires_free(sim);
     free(sim->op);
     free(sim->await);
@@ -376,7 +381,7 @@ static void records_new(const struct sim *sim, struct sim_result *result) {
 enum status sim_run(const struct sim_input *input, struct sim_result *out) {
     struct sim sim;
     CHECK(input->steps >= 1, "%d steps", input->steps);
-    sim_new(input, &sim);
+    sim_open(input, &sim);
     struct sim_result result = {.run_count = sim.share.run_count,
                                 .rank = MEM_ARRAY(struct sim_rank, sim.share.run_count + 1)};
     records_new(&sim, &result);
@@ -389,7 +394,7 @@ enum status sim_run(const struct sim_input *input, struct sim_result *out) {
     for (int r = 0; r < result.run_count; r++)
         result.rank[r] = rank_of(&sim, r, result.rank[r].record);
     sum_up(&sim, &result);
-    sim_free(&sim);
+    sim_shut(&sim);
     if (status == STATUS_OK)
         *out = result;
     else

@@ -18,7 +18,7 @@ bool view_forecast_is_wanted(const struct options *options) {
 
 enum status view_forecast_open(const struct job *job, bool apart, struct view_forecast *out) {
     *out = (struct view_forecast){.job = job, .costs = *job->costs};
-    if (!out->costs.units) out->costs.crowd = job_crowd(job);
+    if (!out->costs.units && !out->costs.simulated) out->costs.crowd = job_crowd(job);
     enum status status = forecast_new(job->plan, &out->costs, apart, &out->forecast);
     if (status == STATUS_OK)
         status = forecast_clip(&out->forecast, &out->clip_waits, &out->clip_time);
