@@ -49,6 +49,7 @@ struct kernel {
     struct device *device;
     const char *name; /* for explain: "onednn:jit:avx512_core", "ref" */
     size_t scratch_bytes;
+    size_t packed_bytes; /* that its library takes from malloc while it runs */
     const struct layout *in[OP_MAX_IN], *out[OP_MAX_OUT]; /* what it wants and gives */
     /* Of a narrow input: how an f32 tensor best lies to be rounded to it; NULL: plain. */
     const struct layout *rounded_from[OP_MAX_IN];
@@ -61,9 +62,9 @@ struct event;
 
 struct backend {
     const char *name, *help;
-    /* Local. Makes what kernels of an operation would make when the first of the process runs, so
-     * that it can be measured before. NULL: nothing. */
-    void (*warm_up)(struct device *device, enum op op);
+    /* Local. Makes what kernels of an operation, on narrow types or not, would make when the first
+     * of the process runs, so that it can be measured before. NULL: nothing. */
+    void (*warm_up)(struct device *device, enum op op, bool narrow);
 
     /* Local. Opens device `index` for a team of `threads`; the caller frees it with close. */
     enum status (*open)(int index, int threads, struct device **out);

@@ -9,6 +9,7 @@
 #include <zlib.h>
 
 #include "base/log.h"
+#include "base/mem.h"
 
 enum { BLOCK_BYTES = 65536 };
 
@@ -130,7 +131,7 @@ static enum status unpack_file(struct unpacking *unpacking, const struct announc
                                unsigned char *head, struct bytes *out) {
     const struct file_reader *file = unpacking->file;
     struct announced announced;
-    struct bytes room;
+    SCOPED(bytes_free) struct bytes room = {0};
     size_t count;
     TRY(unpack(unpacking, head, kind->head_bytes, &count));
     TRY(parse(file->path, kind, head, count, &announced));
@@ -140,25 +141,20 @@ static enum status unpack_file(struct unpacking *unpacking, const struct announc
                     " packed bytes cannot hold so many\n  is it truncated?",
                     file->path, announced.values, file->total);
     TRY(room_for(file->path, &announced, &room));
-    enum status status = unpack_values(unpacking, &announced, head, count, &room);
-    if (status == STATUS_OK)
-        *out = room;
-    else
-        bytes_free(&room);
-    return status;
+    TRY(unpack_values(unpacking, &announced, head, count, &room));
+    *out = room;
+    room = (struct bytes){0};
+    return STATUS_OK;
 }
 
 static enum status gunzip(const struct file_reader *file, const struct announced_kind *kind,
                           unsigned char *head, struct bytes *out) {
-    struct unpacking *unpacking = calloc(1, sizeof *unpacking);
-    if (!unpacking || inflateInit2(&unpacking->stream, 16 + MAX_WBITS) != Z_OK) {
-        free(unpacking);
+    SCOPED_FREE struct unpacking *unpacking = calloc(1, sizeof *unpacking);
+    if (!unpacking || inflateInit2(&unpacking->stream, 16 + MAX_WBITS) != Z_OK)
         return fail(STATUS_MEMORY, "%s: out of memory: gunzip cannot start", file->path);
-    }
     unpacking->file = file;
     enum status status = unpack_file(unpacking, kind, head, out);
     inflateEnd(&unpacking->stream);
-    free(unpacking);
     return status;
 }
 
@@ -167,17 +163,15 @@ static enum status gunzip(const struct file_reader *file, const struct announced
 static enum status read_plain(const struct file_reader *file, const struct announced_kind *kind,
                               const unsigned char *head, size_t count, struct bytes *out) {
     struct announced announced;
-    struct bytes room;
+    SCOPED(bytes_free) struct bytes room = {0};
     TRY(parse(file->path, kind, head, count, &announced));
     if (announced.header + announced.values != file->total)
         return misfit(file->path, &announced, file->total);
     TRY(room_for(file->path, &announced, &room));
-    enum status status = file_read_at(file, 0, room.data, room.count);
-    if (status == STATUS_OK)
-        *out = room;
-    else
-        bytes_free(&room);
-    return status;
+    TRY(file_read_at(file, 0, room.data, room.count));
+    *out = room;
+    room = (struct bytes){0};
+    return STATUS_OK;
 }
 
 static enum status read_any(const struct file_reader *file, const struct announced_kind *kind,
@@ -189,13 +183,11 @@ static enum status read_any(const struct file_reader *file, const struct announc
 }
 
 enum status announced_read(const char *path, const struct announced_kind *kind, struct bytes *out) {
-    struct file_reader file;
+    SCOPED(file_reader_close) struct file_reader file = {.fd = -1};
     unsigned char head[ANNOUNCED_HEAD_BYTES];
     CHECK(kind->head_bytes <= sizeof head, "a header of %zu bytes", kind->head_bytes);
     TRY(file_reader_open(path, &file));
-    enum status status = read_any(&file, kind, head, out);
-    file_reader_close(&file);
-    return status;
+    return read_any(&file, kind, head, out);
 }
 
 enum status announced_gunzip(const char *name, const unsigned char *packed, size_t count,

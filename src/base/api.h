@@ -3,7 +3,6 @@
 #ifndef BASE_API_H
 #define BASE_API_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/log.h"

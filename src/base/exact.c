@@ -3,8 +3,6 @@
 
 #include <math.h>
 
-#include "base/log.h"
-
 __extension__ typedef unsigned __int128 u128;
 
 enum { LIMB_BITS = 32, LOWEST = -1152, MANTISSA_BITS = 53, MOST_TERMS = 1 << 30 };

@@ -83,16 +83,13 @@ static enum status read_whole(const struct file_reader *reader, struct bytes *ou
 }
 
 enum status file_read(const char *path, size_t limit, struct bytes *out) {
-    struct file_reader reader;
+    SCOPED(file_reader_close) struct file_reader reader = {.fd = -1};
     TRY(file_reader_open(path, &reader));
-    enum status status =
-        reader.total <= limit
-            ? read_whole(&reader, out)
-            : fail(STATUS_DATA,
-                   "%s: %" PRIu64 " bytes, more than the %zu this kind of file may have", path,
-                   reader.total, limit);
-    file_reader_close(&reader);
-    return status;
+    return reader.total <= limit
+               ? read_whole(&reader, out)
+               : fail(STATUS_DATA,
+                      "%s: %" PRIu64 " bytes, more than the %zu this kind of file may have", path,
+                      reader.total, limit);
 }
 
 void bytes_free(struct bytes *bytes) {
@@ -196,13 +193,11 @@ bool file_is_same(const char *a, const char *b) {
 }
 
 char *file_absolute(const char *path) {
-    char *here = *path == '/' ? NULL : getcwd(NULL, 0);
+    SCOPED_FREE char *here = *path == '/' ? NULL : getcwd(NULL, 0);
     while (here && path[0] == '.' && path[1] == '/') path += 1 + strspn(path + 1, "/");
-    char *whole = !here                    ? mem_text(path)
-                  : strcmp(path, ".") == 0 ? mem_text(here)
-                                           : mem_format("%s/%s", here[1] ? here : "", path);
-    free(here);
-    return whole;
+    return !here                    ? mem_text(path)
+           : strcmp(path, ".") == 0 ? mem_text(here)
+                                    : mem_format("%s/%s", here[1] ? here : "", path);
 }
 
 /* Names behind a folder that is there, to a folder or file that is not: no link is among them. */
@@ -251,11 +246,9 @@ bool file_is_regular(const char *path) {
 
 /* A parent that may be written but not read cannot be synced: the folder counts as made. */
 static enum status sync_parent(const char *path) {
-    char *parent = folder_of(path);
+    SCOPED_FREE char *parent = folder_of(path);
     bool readable = access(parent, R_OK) == 0 || errno != EACCES;
-    enum status status = readable ? folder_sync(parent) : STATUS_OK;
-    free(parent);
-    return status;
+    return readable ? folder_sync(parent) : STATUS_OK;
 }
 
 enum status folder_make_new(const char *path, bool *made) {
@@ -320,13 +313,12 @@ enum status folder_remove(const char *path) {
     struct dirent *entry;
     while (status == STATUS_OK && (entry = readdir(folder))) {
         if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
-        char *child = mem_format("%s/%s", path, entry->d_name);
+        SCOPED_FREE char *child = mem_format("%s/%s", path, entry->d_name);
         struct stat info;
         if (lstat(child, &info) == 0 && S_ISDIR(info.st_mode))
             status = folder_remove(child);
         else if (unlink(child) != 0)
             status = fail(STATUS_DATA, "%s: cannot remove: %s", child, strerror(errno));
-        free(child);
     }
     closedir(folder);
     if (status == STATUS_OK && rmdir(path) != 0)
@@ -367,10 +359,8 @@ struct removal {
 static enum status remove_wanted(void *context, const char *name) {
     const struct removal *removal = context;
     if (!removal->wanted(name)) return STATUS_OK;
-    char *one = mem_format("%s/%s", removal->path, name);
-    enum status status = folder_remove(one);
-    free(one);
-    return status;
+    SCOPED_FREE char *one = mem_format("%s/%s", removal->path, name);
+    return folder_remove(one);
 }
 
 enum status folder_remove_named(const char *path, bool (*wanted)(const char *name)) {

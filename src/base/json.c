@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,16 +55,14 @@ char *json_shown(const json_t *value, size_t flags) {
 }
 
 void json_print(const json_t *value, size_t flags, FILE *out) {
-    char *text = json_shown(value, flags);
+    SCOPED_FREE char *text = json_shown(value, flags);
     if (text) fprintf(out, "%s\n", text);
-    free(text);
 }
 
 uint32_t json_content_check(const json_t *value) {
-    char *text = json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
-    uint32_t crc = text ? crc32c(0, text, strlen(text)) : 0;
-    free(text);
-    return crc;
+    SCOPED_FREE char *text =
+        json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
+    return text ? crc32c(0, text, strlen(text)) : 0;
 }
 
 enum status json_check_content(struct json_file *file) {
@@ -202,10 +199,9 @@ const char *json_value_text(const json_t *value, char text[JSON_VALUE_BYTES]) {
     if (json_is_string(value)) return text_quoted(json_string_value(value), text);
     if (json_is_real(value)) return text_real(json_real_value(value), text);
     const size_t flags = JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(6);
-    char *dump = value ? json_dumps(value, flags) : NULL;
+    SCOPED_FREE char *dump = value ? json_dumps(value, flags) : NULL;
     snprintf(text, JSON_VALUE_BYTES - 4, "%s", dump ? dump : "nothing");
     if (dump && strlen(dump) > strlen(text)) memcpy(text + strlen(text), "...", 4);
-    free(dump);
     return text;
 }
 
@@ -213,13 +209,11 @@ enum status json_refuse(const struct json_place *place, const char *format, ...)
     char path[JSON_PATH_BYTES];
     va_list args;
     va_start(args, format);
-    char *message = shown_vtext(format, args);
+    SCOPED_FREE char *message = shown_vtext(format, args);
     va_end(args);
     json_path(place, path);
-    enum status status = fail(place->file->status, "%s:%d: %s%s%-s", place->file->name,
-                              json_line(place), path, *path ? ": " : "", message);
-    free(message);
-    return status;
+    return fail(place->file->status, "%s:%d: %s%s%-s", place->file->name, json_line(place), path,
+                *path ? ": " : "", message);
 }
 
 enum status json_refuse_value(const struct json_place *place, const char *takes) {

@@ -7,7 +7,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -110,7 +109,7 @@ static void *wait_for_all(void *barrier) {
 
 static enum status room_for_threads(const char *what, int wanted) {
     pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
-    pthread_t *thread = MEM_ARRAY(pthread_t, wanted);
+    SCOPED_FREE pthread_t *thread = MEM_ARRAY(pthread_t, wanted);
     int count = 0, cause = 0;
     pthread_mutex_lock(&gate);
     while (count < wanted && cause == 0) {
@@ -120,7 +119,6 @@ static enum status room_for_threads(const char *what, int wanted) {
     enum status status = cause ? limit_fail(what, cause) : STATUS_OK;
     pthread_mutex_unlock(&gate);
     for (int i = 0; i < count; i++) pthread_join(thread[i], NULL);
-    free(thread);
     return status;
 }
 

@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -22,19 +21,18 @@ static int64_t own_ns(void) {
 
 /* "time on a core, time waiting for one, turns" of the thread. */
 static int64_t wait_ns(const char *root) {
-    char *path = mem_format("%s/proc/thread-self/schedstat", root);
+    SCOPED_FREE char *path = mem_format("%s/proc/thread-self/schedstat", root);
     FILE *file = fopen(path, "re");
     int64_t ran, waited = -1;
     if (file && fscanf(file, "%" SCNd64 " %" SCNd64, &ran, &waited) != 2) waited = -1;
     if (file) fclose(file);
-    free(path);
     return waited;
 }
 
 /* "cpu user nice system idle iowait irq softirq steal ...", in ticks. */
 static void read_machine(const char *root, struct load *out) {
     enum { USER, NICE, SYSTEM, IDLE, IOWAIT, IRQ, SOFTIRQ, STEAL, COUNT };
-    char *path = mem_format("%s/proc/stat", root);
+    SCOPED_FREE char *path = mem_format("%s/proc/stat", root);
     FILE *file = fopen(path, "re");
     int64_t part[COUNT], tick_ns = 1000000000 / sysconf(_SC_CLK_TCK);
     int found = file ? fscanf(file,
@@ -50,7 +48,6 @@ static void read_machine(const char *root, struct load *out) {
         out->stolen_ns = tick_ns * part[STEAL];
     }
     if (file) fclose(file);
-    free(path);
 }
 
 struct load load_now(const char *root) {

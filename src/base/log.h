@@ -8,7 +8,6 @@
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 

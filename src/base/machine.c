@@ -76,7 +76,7 @@ char *machine_cgroup(const char *root, const char *controller) {
 /* Calls `read` on the folder and on each above it up to the mount; limits of all of them apply. */
 static void each_ancestor(const char *root, const char *controller,
                           void (*read)(const char *folder, void *context), void *context) {
-    char *folder = machine_cgroup(root, controller);
+    SCOPED_FREE char *folder = machine_cgroup(root, controller);
     if (!folder) return;
     size_t top = strlen(root) + strlen("/sys/fs/cgroup");
     for (;;) {
@@ -85,7 +85,6 @@ static void each_ancestor(const char *root, const char *controller,
         if (!slash || (size_t)(slash - folder) < top) break;
         *slash = 0;
     }
-    free(folder);
 }
 
 static void read_quota(const char *folder, void *context) {
@@ -95,11 +94,10 @@ static void read_quota(const char *folder, void *context) {
     free(path);
     if (!found) {
         path = mem_format("%s/cpu.cfs_quota_us", folder);
-        char *period_path = mem_format("%s/cpu.cfs_period_us", folder);
+        SCOPED_FREE char *period_path = mem_format("%s/cpu.cfs_period_us", folder);
         found = read_line(path, line) && sscanf(line, "%lf", &microseconds) == 1 &&
                 read_line(period_path, line) && sscanf(line, "%lf", &period) == 1;
         free(path);
-        free(period_path);
     }
     if (!found || microseconds <= 0 || period <= 0) return; /* "max" or -1: no limit here */
     if (*quota == 0 || microseconds / period < *quota) *quota = microseconds / period;
@@ -157,15 +155,13 @@ bool machine_process(const char *root, int pid, struct machine_process *out) {
 }
 
 bool machine_process_has(const char *root, int pid, const char *variable) {
-    char *path = mem_format("%s/proc/%d/environ", root, pid), *entry = NULL;
+    SCOPED_FREE char *path = mem_format("%s/proc/%d/environ", root, pid), *entry = NULL;
     FILE *file = fopen(path, "re");
     size_t capacity = 0, length = strlen(variable);
     bool found = false;
     while (file && !found && getdelim(&entry, &capacity, 0, file) > 0)
         found = strncmp(entry, variable, length) == 0 && entry[length] == '=';
     if (file) fclose(file);
-    free(entry);
-    free(path);
     return found;
 }
 
@@ -249,10 +245,9 @@ int64_t machine_cache_bytes(const char *root, int level) {
         static const char *const names[] = {"level", "type", "size"};
         bool found = true;
         for (int i = 0; i < 3; i++) {
-            char *path = mem_format("%s/sys/devices/system/cpu/cpu0/cache/index%d/%s", root, index,
-                                    names[i]);
+            SCOPED_FREE char *path = mem_format("%s/sys/devices/system/cpu/cpu0/cache/index%d/%s",
+                                                root, index, names[i]);
             found = found && read_line(path, value[i]);
-            free(path);
         }
         if (!found || atoi(value[0]) != level || value[1][0] == 'I')
             continue; /* not for instructions */

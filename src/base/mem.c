@@ -5,7 +5,6 @@
 #include <malloc.h>
 #include <stdarg.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,6 +51,13 @@ void *mem_grow(void *array, size_t *capacity, size_t need, size_t element_bytes)
     memset((char *)grown + *capacity * element_bytes, 0, (wanted - *capacity) * element_bytes);
     *capacity = wanted;
     return grown;
+}
+
+/* Pointers of any type come here: copied, not read as a void *. */
+void mem_free_scoped(void *pointer) {
+    void *memory;
+    memcpy(&memory, pointer, sizeof memory);
+    free(memory);
 }
 
 char *mem_text(const char *text) {

@@ -5,7 +5,6 @@
 #define BASE_MEM_H
 
 #include <stddef.h>
-#include <stdint.h>
 
 #include "base/status.h"
 
@@ -22,6 +21,14 @@ void *mem_grow(void *array, size_t *capacity, size_t need, size_t element_bytes)
 /* Local. A private copy of a string; the caller frees it. */
 char *mem_text(const char *text);
 char *mem_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Stands ahead of a local variable's type: where its scope ends, however that is left,
+ * SCOPED(x_free) calls x_free(&variable), and SCOPED_FREE gives its memory back with free(). The
+ * variable needs an initialiser; whoever hands on what it holds leaves NULL or zeros in it. It
+ * counts for every variable of the declaration. */
+#define SCOPED(end) __attribute__((cleanup(end), unused))
+#define SCOPED_FREE SCOPED(mem_free_scoped)
+void mem_free_scoped(void *pointer);
 
 /* Local. A region of zeroed memory, at least page aligned, all of it resident from the start: what
  * a run will use is taken before it begins, not in the middle of it. region_free accepts NULL and

@@ -78,22 +78,18 @@ static char *allowed_lines(const struct option_row *row) {
 
 static enum status refuse(const struct option_row *row, const char *text, const char *where) {
     char quoted[TEXT_QUOTED_BYTES];
-    struct text_table words = {0};
+    SCOPED(text_table_free) struct text_table words = {0};
     if (row->type != OPTION_TYPE_TEXT) option_value_words(row, collect_word, &words);
     const char *near = text_nearest(text, words.cell, (int)words.count);
     if (near && strncmp(text, near, strlen(near)) == 0 && text[strlen(near)] == ',')
         near = NULL; /* a list that repeats itself: its words are right */
-    char *answer = option_value_answer((enum option_id)(row - option_rows), text,
-                                       *where == '-' ? OPTION_FORM_ARGUMENT : OPTION_FORM_KEY);
+    SCOPED_FREE char *answer =
+        option_value_answer((enum option_id)(row - option_rows), text,
+                            *where == '-' ? OPTION_FORM_ARGUMENT : OPTION_FORM_KEY);
     if (!answer && near) answer = mem_format("did you mean %s?", near);
-    char *allowed = allowed_lines(row);
-    enum status status =
-        fail(STATUS_USAGE, "%s: %s is not allowed%s%s\n  allowed: %-s", where,
-             text_quoted(text, quoted), answer ? "; " : "", answer ? answer : "", allowed);
-    free(answer);
-    free(allowed);
-    text_table_free(&words);
-    return status;
+    SCOPED_FREE char *allowed = allowed_lines(row);
+    return fail(STATUS_USAGE, "%s: %s is not allowed%s%s\n  allowed: %-s", where,
+                text_quoted(text, quoted), answer ? "; " : "", answer ? answer : "", allowed);
 }
 
 enum status option_set(struct options *options, enum option_id id, const char *text,

@@ -149,11 +149,9 @@ static enum status check_need(const struct options *options, const struct option
     const char *value = *(const char *const *)((const char *)options + choice->field);
     if (!option_is_set(options, row->choice) || acts_with(row, choice->registry, value))
         return STATUS_OK;
-    char *words = acting_words(choice->registry, row->name);
-    enum status status = fail(STATUS_USAGE, "--%s has no effect with --%s %s\n  it acts with: %s",
-                              row->name, choice->name, value, words);
-    free(words);
-    return status;
+    SCOPED_FREE char *words = acting_words(choice->registry, row->name);
+    return fail(STATUS_USAGE, "--%s has no effect with --%s %s\n  it acts with: %s", row->name,
+                choice->name, value, words);
 }
 
 /* Options that act only with certain choices: named on the command line without them, they are

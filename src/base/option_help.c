@@ -14,9 +14,8 @@ static void extend(char **text, const char *more) {
 }
 
 static bool append_word(const char *word, size_t length, void *context) {
-    char *one = mem_format("%s%.*s", **(char **)context ? "|" : "", (int)length, word);
+    SCOPED_FREE char *one = mem_format("%s%.*s", **(char **)context ? "|" : "", (int)length, word);
     extend(context, one);
-    free(one);
     return false;
 }
 
@@ -25,12 +24,9 @@ static bool append_word(const char *word, size_t length, void *context) {
 static char *usage_of(const struct option_row *row) {
     if (row->type == OPTION_TYPE_FLAG)
         return mem_format("--%s%s", row->name, strcmp(row->initial, "on") == 0 ? " on|off" : "");
-    char *value = mem_text(row->placeholder);
+    SCOPED_FREE char *value = mem_text(row->placeholder);
     if (!*value) option_value_words(row, append_word, &value);
-    char *usage =
-        mem_format("--%s %s%s", row->name, value, row->type == OPTION_TYPE_LIST ? ",..." : "");
-    free(value);
-    return usage;
+    return mem_format("--%s %s%s", row->name, value, row->type == OPTION_TYPE_LIST ? ",..." : "");
 }
 
 /* "digits, mnist:DIR or synthetic[:KEY=VALUE,...]"; with `option`, those alone that it acts with.
@@ -121,11 +117,9 @@ static char *defaults_of(enum option_registry registry, const char *option) {
         if (same[i].count > same[common].count) common = i;
     if (same[common].count <= NAMED) common = -1;
     for (int i = 0; i < count; i++) {
-        char *names = i == common ? mem_text("") : for_names(&same[i]);
-        char *one = mem_format("%s%s%s", *words ? ", " : "", same[i].value, names);
+        SCOPED_FREE char *names = i == common ? mem_text("") : for_names(&same[i]);
+        SCOPED_FREE char *one = mem_format("%s%s%s", *words ? ", " : "", same[i].value, names);
         if (i != common) extend(&words, one);
-        free(one);
-        free(names);
     }
     if (common >= 0) extend(&words, *words ? ", else " : "");
     if (common >= 0) extend(&words, same[common].value);
@@ -137,7 +131,7 @@ static char *defaults_of(enum option_registry registry, const char *option) {
 static char *initial_of(const struct option_row *row) {
     char *text = mem_text(row->initial);
     for (int r = OPTION_REGISTRY_none + 1; r < OPTION_REGISTRY_COUNT; r++) {
-        char *mark = mem_format("{%s}", option_registry_name((enum option_registry)r));
+        SCOPED_FREE char *mark = mem_format("{%s}", option_registry_name((enum option_registry)r));
         const char *at = strstr(text, mark);
         if (at) {
             char *whole =
@@ -145,7 +139,6 @@ static char *initial_of(const struct option_row *row) {
             free(text);
             text = whole;
         }
-        free(mark);
     }
     return text;
 }
@@ -158,17 +151,13 @@ static char *default_of(const struct option_row *row) {
 }
 
 static void print_option(const struct option_row *row, FILE *out) {
-    char *usage = usage_of(row), *initial = default_of(row);
+    SCOPED_FREE char *usage = usage_of(row), *initial = default_of(row);
     char *words = option_help_text(row);
-    char *help = mem_format("%s%s%s", words, *initial ? " " : "", initial);
+    SCOPED_FREE char *help = mem_format("%s%s%s", words, *initial ? " " : "", initial);
     free(words);
-    char *name =
+    SCOPED_FREE char *name =
         row->letter ? mem_format("  -%c, %s", row->letter, usage) : mem_format("      %s", usage);
     text_entry(out, name, OPTION_HELP_COLUMN, help);
-    free(name);
-    free(usage);
-    free(initial);
-    free(help);
 }
 
 static void print_types(FILE *out) {

@@ -50,15 +50,12 @@ static char *near_option(const char *name, enum option_command command) {
 static enum status unknown_option(const struct parser *parser, const char *typed) {
     char quoted[TEXT_QUOTED_BYTES];
     const char *name = typed + strspn(typed, "-");
-    char *answer = option_word_answer(name, parser->command, OPTION_FORM_ARGUMENT);
+    SCOPED_FREE char *answer = option_word_answer(name, parser->command, OPTION_FORM_ARGUMENT);
     if (!answer) answer = near_option(name, parser->command);
     text_quoted(typed, quoted);
-    enum status status =
-        answer ? fail(STATUS_USAGE, "%s: unknown option; %s", quoted, answer)
-               : fail(STATUS_USAGE, "%s: unknown option\n  all of them: stretto %s --help", quoted,
-                      command_row(parser->command)->name);
-    free(answer);
-    return status;
+    return answer ? fail(STATUS_USAGE, "%s: unknown option; %s", quoted, answer)
+                  : fail(STATUS_USAGE, "%s: unknown option\n  all of them: stretto %s --help",
+                         quoted, command_row(parser->command)->name);
 }
 
 static enum status foreign_option(const struct parser *parser, enum option_id id) {
@@ -93,11 +90,10 @@ static enum status find_option(const struct parser *parser, const char *typed, e
         *value = typed[1] && typed[2] ? typed + 2 : NULL;
     } else {
         const char *equals = strchr(typed, '=');
-        char *name = mem_format(
+        SCOPED_FREE char *name = mem_format(
             "%.*s", (int)(equals ? equals - typed - 2 : (long)strlen(typed + 2)), typed + 2);
         found = option_find(name, id);
         *value = equals ? equals + 1 : NULL;
-        free(name);
     }
     if (!found) return unknown_option(parser, typed);
     if (!(option_rows[*id].commands & (unsigned)parser->command))
@@ -109,15 +105,13 @@ static bool is_on_or_off(const char *text) {
     return text && (strcmp(text, "on") == 0 || strcmp(text, "off") == 0);
 }
 
-/* Of a text, what it stands for says more than what it may consist of. */
+/* For a text the placeholder says more than the characters that are allowed. */
 static enum status lacks_value(const char *typed, enum option_id id) {
     const struct option_row *row = &option_rows[id];
     if (row->type == OPTION_TYPE_TEXT)
         return fail(STATUS_USAGE, "%s needs a value: %s %s", typed, typed, row->placeholder);
-    char *allowed = option_allowed(id);
-    enum status status = fail(STATUS_USAGE, "%s needs a value\n  allowed: %-s", typed, allowed);
-    free(allowed);
-    return status;
+    SCOPED_FREE char *allowed = option_allowed(id);
+    return fail(STATUS_USAGE, "%s needs a value\n  allowed: %-s", typed, allowed);
 }
 
 static enum status parse_option(struct parser *parser) {
@@ -203,11 +197,9 @@ static const char *last_value(const struct parser *parser, enum option_id id) {
 }
 
 static enum status read_config(const char *path, struct options *options) {
-    struct bytes bytes;
+    SCOPED(bytes_free) struct bytes bytes = {0};
     TRY(file_read(path, CONFIG_LIMIT_BYTES, &bytes));
-    enum status status = options_parse_yaml(path, bytes.data, bytes.count, options);
-    bytes_free(&bytes);
-    return status;
+    return options_parse_yaml(path, bytes.data, bytes.count, options);
 }
 
 static enum status apply(const struct parser *parser, struct options *options) {
@@ -217,12 +209,9 @@ static enum status apply(const struct parser *parser, struct options *options) {
     if (config) TRY(read_config(config, options));
     for (int i = 0; i < parser->assignment_count; i++) {
         const struct assignment *one = &parser->assignment[i];
-        char *where =
+        SCOPED_FREE char *where =
             mem_format("%.*s", one->name[1] == '-' ? (int)strcspn(one->name, "=") : 2, one->name);
-        enum status status =
-            option_set(options, one->id, one->value, where, OPTION_FROM_COMMAND_LINE);
-        free(where);
-        TRY(status);
+        TRY(option_set(options, one->id, one->value, where, OPTION_FROM_COMMAND_LINE));
     }
     const char **argument =
         arena_new(&options->arena, (size_t)parser->argument_count * sizeof *argument);

@@ -400,10 +400,8 @@ char *option_value_format(const struct option_row *row, const void *field) {
 /* clang-format on */
 
 static char *with_interval(const char *what, const char *limits) {
-    char *words = interval_words(limits);
-    char *text = mem_format("%s%s", what, words);
-    free(words);
-    return text;
+    SCOPED_FREE char *words = interval_words(limits);
+    return mem_format("%s%s", what, words);
 }
 
 static bool append_word(const char *word, size_t length, void *context) {
@@ -433,10 +431,8 @@ static bool has_several(const struct option_row *row) {
 }
 
 static char *device_allowed(const struct option_row *row) {
-    char *words = with_words(row, "one of");
-    char *text = mem_format("%s; numbers of devices may follow, as in cuda:0,1", words);
-    free(words);
-    return text;
+    SCOPED_FREE char *words = with_words(row, "one of");
+    return mem_format("%s; numbers of devices may follow, as in cuda:0,1", words);
 }
 
 char *option_value_allowed(const struct option_row *row) {

@@ -46,12 +46,10 @@ static const struct word *find(const char *text) {
 
 /* Whether this build takes the value that a word stands for. */
 static bool is_taken(const struct word *word) {
-    struct options trial;
+    SCOPED(options_free) struct options trial = {0};
     options_init(COMMAND_TRAIN, &trial);
     const struct option_row *row = &option_rows[word->id];
-    bool taken = option_value_parse(row, word->value, &trial.arena, (char *)&trial + row->field);
-    options_free(&trial);
-    return taken;
+    return option_value_parse(row, word->value, &trial.arena, (char *)&trial + row->field);
 }
 
 static char *name_of(const struct word *word, enum option_form form) {

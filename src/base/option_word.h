@@ -3,8 +3,6 @@
 #ifndef BASE_OPTION_WORD_H
 #define BASE_OPTION_WORD_H
 
-#include <stdbool.h>
-
 #include "base/option.h"
 
 enum option_form {

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/option_word.h"
 #include "base/text.h"
 #include "base/yaml.h"
@@ -49,11 +48,9 @@ static enum status set_value(struct reader *reader, yaml_mark_t mark, enum optio
                       "%s %s is of the program %s, not of this one\n  use that program in place "
                       "of this one, with the same arguments",
                       option_rows[id].name, text_quoted(text, quoted), reader->program);
-    char *where = mem_format("%s:%zu:%zu: %s", reader->yaml.name, mark.line + 1, mark.column + 1,
-                             option_rows[id].name);
-    enum status status = option_set(reader->options, id, text, where, OPTION_FROM_FILE);
-    free(where);
-    return status;
+    SCOPED_FREE char *where = mem_format("%s:%zu:%zu: %s", reader->yaml.name, mark.line + 1,
+                                         mark.column + 1, option_rows[id].name);
+    return option_set(reader->options, id, text, where, OPTION_FROM_FILE);
 }
 
 /* The items of a sequence as "a,b"; the event at hand is the sequence's start. */
@@ -61,26 +58,20 @@ static enum status read_sequence(struct reader *reader, enum option_id id) {
     yaml_mark_t mark = reader->yaml.event.start_mark;
     if (option_rows[id].type != OPTION_TYPE_LIST && option_rows[id].type != OPTION_TYPE_NAMES)
         return REFUSE(reader, mark, "%s takes one value, not a list", option_rows[id].name);
-    char *text = mem_text("");
-    enum status status;
+    SCOPED_FREE char *text = mem_text("");
     for (;;) {
-        TRY_GOTO(advance(reader), end);
+        TRY(advance(reader));
         if (reader->yaml.event.type == YAML_SEQUENCE_END_EVENT) break;
         if (reader->yaml.event.type != YAML_SCALAR_EVENT || yaml_has_zero_byte(&reader->yaml) ||
-            strlen(text) > 4096) {
-            status = REFUSE(reader, reader->yaml.event.start_mark, "%s takes a short list of words",
-                            option_rows[id].name);
-            goto end;
-        }
+            strlen(text) > 4096)
+            return REFUSE(reader, reader->yaml.event.start_mark, "%s takes a short list of words",
+                          option_rows[id].name);
         char *longer = mem_format("%s%s%s", text, *text ? "," : "",
                                   (const char *)reader->yaml.event.data.scalar.value);
         free(text);
         text = longer;
     }
-    status = set_value(reader, mark, id, *text ? text : "none");
-end:
-    free(text);
-    return status;
+    return set_value(reader, mark, id, *text ? text : "none");
 }
 
 /* The event at hand is the value of option `id`. */
@@ -102,12 +93,10 @@ static int find_group(const char *name) {
 static enum status refuse_key(const struct reader *reader, yaml_mark_t mark, const char *key) {
     char quoted[TEXT_QUOTED_BYTES];
     const char *near = option_nearest(key, COMMAND_ALL);
-    char *answer = option_word_answer(key, COMMAND_ALL, OPTION_FORM_KEY);
+    SCOPED_FREE char *answer = option_word_answer(key, COMMAND_ALL, OPTION_FORM_KEY);
     if (!answer && near) answer = mem_format("did you mean %s?", near);
-    enum status status = REFUSE(reader, mark, "%s: unknown option%s%s", text_quoted(key, quoted),
-                                answer ? "; " : "", answer ? answer : "");
-    free(answer);
-    return status;
+    return REFUSE(reader, mark, "%s: unknown option%s%s", text_quoted(key, quoted),
+                  answer ? "; " : "", answer ? answer : "");
 }
 
 static enum status check_key(struct reader *reader, yaml_mark_t mark, int group,
@@ -150,11 +139,9 @@ static enum status read_mapping(struct reader *reader, int group) {
         if (reader->yaml.event.type == YAML_MAPPING_END_EVENT) return STATUS_OK;
         if (reader->yaml.event.type != YAML_SCALAR_EVENT || yaml_has_zero_byte(&reader->yaml))
             return REFUSE(reader, mark, "%s", "the name of an option is expected");
-        char *key = mem_text((const char *)reader->yaml.event.data.scalar.value);
-        enum status status = advance(reader);
-        if (status == STATUS_OK) status = read_pair(reader, mark, key, group);
-        free(key);
-        TRY(status);
+        SCOPED_FREE char *key = mem_text((const char *)reader->yaml.event.data.scalar.value);
+        TRY(advance(reader));
+        TRY(read_pair(reader, mark, key, group));
     }
 }
 
@@ -220,7 +207,7 @@ static void write_scalar(FILE *out, const char *text) {
 }
 
 static void write_option(FILE *out, const struct options *options, enum option_id id) {
-    char *text = option_text(options, id);
+    SCOPED_FREE char *text = option_text(options, id);
     const char *remark = options->source[id] == OPTION_DERIVED ? "follows from the others"
                          : option_rows[id].commands & OPTION_NOT_KEPT
                              ? "of this start, not of the run"
@@ -229,7 +216,6 @@ static void write_option(FILE *out, const struct options *options, enum option_i
     write_scalar(out, text);
     if (remark) fprintf(out, " (%s)", remark);
     fputc('\n', out);
-    free(text);
 }
 
 static bool is_written(const struct options *options, enum option_id id) {

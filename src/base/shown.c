@@ -3,7 +3,6 @@
  * messages about memory pass through it. */
 #include "base/shown.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -235,8 +234,7 @@ char *shown_text(const char *format, ...) {
 void shown_print(FILE *out, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    char *text = shown_vtext(format, args);
+    SCOPED_FREE char *text = shown_vtext(format, args);
     va_end(args);
     fputs(text, out);
-    free(text);
 }

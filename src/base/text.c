@@ -318,10 +318,9 @@ void text_entry(FILE *out, const char *name, int column, const char *words) {
 void text_row(FILE *out, const char *name, int column, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    char *words = shown_vtext(format, args);
+    SCOPED_FREE char *words = shown_vtext(format, args);
     va_end(args);
     text_entry(out, name, column, words);
-    free(words);
 }
 
 void text_troff(FILE *out, const char *words) {
@@ -344,11 +343,10 @@ void text_troff(FILE *out, const char *words) {
 void text_table_cell(struct text_table *table, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    char *text = shown_vtext(format, args);
+    SCOPED_FREE char *text = shown_vtext(format, args);
     va_end(args);
     table->cell = mem_grow(table->cell, &table->capacity, table->count + 1, sizeof *table->cell);
     table->cell[table->count++] = arena_text(&table->arena, text);
-    free(text);
 }
 
 static int column_width(const struct text_table *table, size_t column, size_t columns) {

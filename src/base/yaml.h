@@ -10,9 +10,9 @@
  *         {.name = "ranks", .required = true, .read = yaml_read_int,
  *          .offset = offsetof(struct host, ranks), .low = 1, .high = 64},
  *     };
- *     TRY_GOTO(yaml_root(&reader), end);
- *     TRY_GOTO(yaml_mapping(&reader, "a host", keys, 1, &host), end);
- *     status = yaml_end(&reader);
+ *     TRY(yaml_root(&reader));
+ *     TRY(yaml_mapping(&reader, "a host", keys, 1, &host));
+ *     return yaml_end(&reader);
  *
  * The "event at hand" is reader->event. A function that reads a value finds its first event at hand
  * and leaves its last one there. */

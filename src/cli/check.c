@@ -3,7 +3,6 @@
  * and equal; 1: refused, or not equal; 2: options; 3: no program could be read; 5: a rank needs
  * more memory than --cluster or --memory-limit gives it. */
 #include <jansson.h>
-#include <stdlib.h>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -54,13 +53,12 @@ static void print_json(const struct checked *checked, const char *name,
                        const struct step_proof *step, FILE *out) {
     const struct program_proof *proof = &checked->proof;
     json_t *fits = checked->job ? fit_json(checked->job) : json_null();
-    json_t *root =
+    json_auto_t *root =
         json_pack("{s:o, s:s, s:b, s:i, s:i, s:I, s:i, s:i, s:i}", "fits", fits, "program", name,
                   "proved", 1, "ranks", proof->ranks, "walked", proof->walked, "instructions",
                   (json_int_t)step->instructions, "rules", proof->rules, "peak_slots",
                   step->peak_slots, "peak_rank", step->peak_rank);
     json_print(root, 0, out);
-    json_decref(root);
 }
 
 static enum status prove(const struct options *options, struct checked checked,
@@ -81,15 +79,11 @@ static enum status prove(const struct options *options, struct checked checked,
 
 static enum status check_file(const struct options *options, const char *path) {
     enum { PROGRAM_LIMIT = 512 << 20 };
-    struct bytes text = {0};
-    struct program *program = NULL;
+    SCOPED(bytes_free) struct bytes text = {0};
+    SCOPED(program_free) struct program *program = NULL;
     TRY(file_read(path, PROGRAM_LIMIT, &text));
-    enum status status = program_parse(path, (const char *)text.data, text.count, &program);
-    if (status == STATUS_OK)
-        status = prove(options, (struct checked){.name = path, .program = program}, NULL);
-    program_free(&program);
-    bytes_free(&text);
-    return status;
+    TRY(program_parse(path, (const char *)text.data, text.count, &program));
+    return prove(options, (struct checked){.name = path, .program = program}, NULL);
 }
 
 static int ranks_of(const struct options *options) {
@@ -121,11 +115,9 @@ static enum status prove_job(const struct options *options, const struct job *jo
 /* Planning proves it already; here it is said. */
 static enum status check_options(const struct options *options) {
     struct rank_info info = info_of(options);
-    struct job job;
+    SCOPED(job_close) struct job job = {0};
     TRY(job_open(options, &info, &job));
-    enum status status = prove_job(options, &job);
-    job_close(&job);
-    return status;
+    return prove_job(options, &job);
 }
 
 /* A program by itself has no memory to compare. */

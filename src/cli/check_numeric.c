@@ -1,7 +1,7 @@
-/* See numeric.h.
+/* See check_numeric.h.
  *
- * Of the proof this is the other half: the verifier knows what instructions mean, not what kernels,
- * sums and messages do. It is a sample, of some steps on this machine.
+ * The other half of the proof: the verifier knows what instructions mean, not what kernels, sums
+ * and messages do. This is a sample: some steps on this machine.
  *
  * What one device runs is made from the options of the run: all that say what is trained, none that
  * say how it is spread. */
@@ -103,9 +103,8 @@ static void free_side(struct side *side) {
 /* --- one device --- */
 
 static enum status set(struct options *options, enum option_id id, char *text_owned) {
-    char *where = mem_format("--%s", option_rows[id].name);
+    SCOPED_FREE char *where = mem_format("--%s", option_rows[id].name);
     enum status status = option_set(options, id, text_owned, where, OPTION_FROM_COMMAND_LINE);
-    free(where);
     free(text_owned);
     return status;
 }
@@ -180,10 +179,10 @@ static void print_json(const struct side *many, const struct side *one, const ch
     char hash[2][17];
     snprintf(hash[0], sizeof hash[0], "%016" PRIx64, many->answer.params);
     snprintf(hash[1], sizeof hash[1], "%016" PRIx64, one->answer.params);
-    json_t *root = json_pack("{s:b, s:i, s:I, s:s, s:s, s:s, s:s?}", "equal", !what, "ranks",
-                             many->ranks, "steps", (json_int_t)plan->config.steps, "sum",
-                             sum_order_name(plan->program->sum), "param_hash", hash[0],
-                             "single_param_hash", hash[1], "differs", what);
+    json_auto_t *root = json_pack("{s:b, s:i, s:I, s:s, s:s, s:s, s:s?}", "equal", !what, "ranks",
+                                  many->ranks, "steps", (json_int_t)plan->config.steps, "sum",
+                                  sum_order_name(plan->program->sum), "param_hash", hash[0],
+                                  "single_param_hash", hash[1], "differs", what);
     json_t *param = first.param < 0 ? json_null()
                                     : json_pack("{s:s, s:I, s:I, s:f}", "name",
                                                 plan->store->params[first.param].name, "elements",
@@ -191,7 +190,6 @@ static void print_json(const struct side *many, const struct side *one, const ch
                                                 (json_int_t)first.of, "most", first.most);
     json_object_set_new(root, "first", param);
     json_print(root, 0, stdout);
-    json_decref(root);
 }
 
 static enum status compare(const struct side *many, const struct side *one) {

@@ -52,9 +52,9 @@ void cli_print_help(FILE *out) {
           out);
     for (int i = 0; i < cli_command_count; i++) {
         const struct option_command_row *row = row_of(&cli_commands[i]);
-        char *name = mem_format("  %s%s%s", row->name, *row->arguments ? " " : "", row->arguments);
+        SCOPED_FREE char *name =
+            mem_format("  %s%s%s", row->name, *row->arguments ? " " : "", row->arguments);
         text_entry(out, name, SUMMARY_COLUMN, row->summary);
-        free(name);
     }
     fputs("\nThe options of a command: stretto COMMAND --help. The version: stretto --version.\n",
           out);
@@ -101,16 +101,14 @@ static bool reads_later(const struct options *options) {
 }
 
 static enum status run_command(const struct command *command, int argc, char **argv) {
-    struct options options;
+    SCOPED(options_free) struct options options = {0};
     TRY(options_parse(command->id, argc, argv, &options));
-    enum status status = STATUS_OK;
     if (options.help)
         cli_print_options(command->id, stdout);
     else if (!reads_later(&options))
-        status = run_option_files_apply(&options, &options);
-    if (status == STATUS_OK && !options.help) status = command->run(&options);
-    options_free(&options);
-    return status;
+        TRY(run_option_files_apply(&options, &options));
+    if (!options.help) TRY(command->run(&options));
+    return STATUS_OK;
 }
 
 static enum status run(const struct command *command, int argc, char **argv) {

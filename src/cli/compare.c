@@ -194,7 +194,7 @@ static void print_list(FILE *out, const char *path, const struct pair *pairs, si
     char quoted[TEXT_QUOTED_BYTES], shape[SHAPE_TEXT_BYTES];
     if (count == 0) return;
     shown_print(out, "only in %s:\n", path);
-    struct text_table table = {.align = "lll"};
+    SCOPED(text_table_free) struct text_table table = {.align = "lll"};
     for (size_t i = 0; i < count; i++) {
         const struct safetensors_entry *entry = pairs[i].a ? pairs[i].a : pairs[i].b;
         text_table_cell(&table, "%s", name_text(entry->name, quoted));
@@ -202,14 +202,13 @@ static void print_list(FILE *out, const char *path, const struct pair *pairs, si
         text_table_cell(&table, "%s", safetensors_shape_text(entry, shape));
     }
     text_table_print(&table, 2, out);
-    text_table_free(&table);
 }
 
 static void print_unlike(FILE *out, const struct findings *found) {
     char quoted[TEXT_QUOTED_BYTES], shape[SHAPE_TEXT_BYTES];
     if (found->unlike_count == 0) return;
     fputs("of another type or shape:\n", out);
-    struct text_table table = {.align = "lll"};
+    SCOPED(text_table_free) struct text_table table = {.align = "lll"};
     for (size_t i = 0; i < found->unlike_count; i++) {
         const struct pair *pair = &found->unlike[i];
         text_table_cell(&table, "%s", name_text(pair->a->name, quoted));
@@ -217,7 +216,6 @@ static void print_unlike(FILE *out, const struct findings *found) {
         text_table_cell(&table, "%s %s", pair->b->type, safetensors_shape_text(pair->b, shape));
     }
     text_table_print(&table, 2, out);
-    text_table_free(&table);
 }
 
 static void add_place(struct text_table *table, const struct pair *pair) {
@@ -255,7 +253,7 @@ static void print_differ(FILE *out, const struct findings *found) {
     char quoted[TEXT_QUOTED_BYTES], shape[SHAPE_TEXT_BYTES];
     if (found->differ_count == 0) return;
     fputs("of other values, the largest difference first:\n", out);
-    struct text_table table = {.align = "lllrrrlrr"};
+    SCOPED(text_table_free) struct text_table table = {.align = "lllrrrlrr"};
     for (size_t i = 0; i < sizeof titles / sizeof titles[0]; i++)
         text_table_cell(&table, "%s", titles[i]);
     for (size_t i = 0; i < found->differ_count; i++) {
@@ -267,7 +265,6 @@ static void print_differ(FILE *out, const struct findings *found) {
         add_values(&table, pair);
     }
     text_table_print(&table, 2, out);
-    text_table_free(&table);
 }
 
 static void print_text(FILE *out, const struct findings *found) {
@@ -342,42 +339,32 @@ static void print_json(FILE *out, const struct findings *found) {
     json_t *differ = json_array();
     for (size_t i = 0; i < found->differ_count; i++)
         json_array_append_new(differ, json_difference(&found->differ[i]));
-    json_t *root = json_pack("{s:b, s:I, s:o, s:o, s:o, s:o}", "equal", all_equal(found),
-                             "equal_tensors", (json_int_t)found->equal_count, "only_a",
-                             json_names(found->only_a, found->only_a_count), "only_b",
-                             json_names(found->only_b, found->only_b_count), "other_type_or_shape",
-                             json_unlike(found), "differ", differ);
+    json_auto_t *root = json_pack("{s:b, s:I, s:o, s:o, s:o, s:o}", "equal", all_equal(found),
+                                  "equal_tensors", (json_int_t)found->equal_count, "only_a",
+                                  json_names(found->only_a, found->only_a_count), "only_b",
+                                  json_names(found->only_b, found->only_b_count),
+                                  "other_type_or_shape", json_unlike(found), "differ", differ);
     json_print(root, JSON_COMPACT, out);
-    json_decref(root);
 }
 
 enum status compare_files(const char *path_a, const char *path_b, FILE *out,
                           enum compare_form form) {
-    struct shards *a = NULL, *b = NULL;
-    struct findings found = {.path_a = path_a, .path_b = path_b};
-    enum status status = shards_open(path_a, &a);
-    if (status == STATUS_OK) status = shards_open(path_b, &b);
-    if (status == STATUS_OK) status = find_all(a, b, &found);
-    if (status == STATUS_OK) {
-        if (form == COMPARE_TEXT) print_text(out, &found);
-        if (form == COMPARE_JSON) print_json(out, &found);
-        status = all_equal(&found) ? STATUS_OK : STATUS_NO;
-    }
-    findings_free(&found);
-    shards_close(&a);
-    shards_close(&b);
-    return status;
+    SCOPED(shards_close) struct shards *a = NULL, *b = NULL;
+    SCOPED(findings_free) struct findings found = {.path_a = path_a, .path_b = path_b};
+    TRY(shards_open(path_a, &a));
+    TRY(shards_open(path_b, &b));
+    TRY(find_all(a, b, &found));
+    if (form == COMPARE_TEXT) print_text(out, &found);
+    if (form == COMPARE_JSON) print_json(out, &found);
+    return all_equal(&found) ? STATUS_OK : STATUS_NO;
 }
 
 enum status compare_run(const struct options *options) {
     enum compare_form form = options->json    ? COMPARE_JSON
                              : options->quiet ? COMPARE_SILENT
                                               : COMPARE_TEXT;
-    char *a = NULL, *b = NULL;
-    enum status status = weights_path(options->argument[0], &a);
-    if (status == STATUS_OK) status = weights_path(options->argument[1], &b);
-    if (status == STATUS_OK) status = compare_files(a, b, stdout, form);
-    free(a);
-    free(b);
-    return status;
+    SCOPED_FREE char *a = NULL, *b = NULL;
+    TRY(weights_path(options->argument[0], &a));
+    TRY(weights_path(options->argument[1], &b));
+    return compare_files(a, b, stdout, form);
 }

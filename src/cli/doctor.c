@@ -3,7 +3,6 @@
 #include "cli/doctor.h"
 
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <jansson.h>
@@ -66,15 +65,14 @@ static void print_json(const struct check *checks, const struct finding *finding
                                         "name", checks[i].name, "level",
                                         level_names[findings[i].level], "value", findings[i].value,
                                         "hint", findings[i].hint[0] ? findings[i].hint : NULL));
-    json_t *object = json_pack("{s:s, s:o}", "level", level_names[worst], "checks", list);
+    json_auto_t *object = json_pack("{s:s, s:o}", "level", level_names[worst], "checks", list);
     CHECK(object, "values that are not UTF-8");
     json_dumpf(object, out, JSON_INDENT(2));
     fputc('\n', out);
-    json_decref(object);
 }
 
 enum status doctor_report(const struct check *checks, int count, bool json, FILE *out) {
-    struct finding *findings = MEM_ARRAY(struct finding, count);
+    SCOPED_FREE struct finding *findings = MEM_ARRAY(struct finding, count);
     enum doctor_level worst = DOCTOR_OK;
     int counts[3] = {0};
     for (int i = 0; i < count; i++) {
@@ -88,7 +86,6 @@ enum status doctor_report(const struct check *checks, int count, bool json, FILE
         print_text(checks, findings, count, out);
         print_verdict(counts, out);
     }
-    free(findings);
     return worst == DOCTOR_BAD ? STATUS_NO : STATUS_OK;
 }
 
@@ -120,8 +117,6 @@ static struct check *all_checks(int *count) {
 
 enum status doctor_run(const struct options *options) {
     int count;
-    struct check *checks = all_checks(&count);
-    enum status status = doctor_report(checks, count, options->json, stdout);
-    free(checks);
-    return status;
+    SCOPED_FREE struct check *checks = all_checks(&count);
+    return doctor_report(checks, count, options->json, stdout);
 }

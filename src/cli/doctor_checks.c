@@ -21,7 +21,6 @@
 #include "backend/host.h"
 #include "base/log.h"
 #include "base/machine.h"
-#include "base/mem.h"
 #include "base/text.h"
 #include "comm/comm.h"
 #include "control/seal.h"
@@ -331,7 +330,7 @@ static void look_thread_limit(const struct check *check, struct finding *out) {
 /* ---- devices ---- */
 
 void doctor_look_device(const struct check *check, struct finding *out) {
-    struct device *device = NULL;
+    SCOPED(device_close) struct device *device = NULL;
     const char *name = check->data;
     struct cores_share share;
     doctor_rank_share(&share);
@@ -347,7 +346,6 @@ void doctor_look_device(const struct check *check, struct finding *out) {
         return;
     }
     device->backend->describe(device, out->value, sizeof out->value);
-    device_close(&device);
 }
 
 void doctor_look_part(const struct check *check, struct finding *out) {

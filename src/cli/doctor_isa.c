@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,7 +1,6 @@
 /* What `stretto doctor` says of ranks and networks: who this process would be, on which cores, over
  * which network, and why. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/machine.h"
 #include "cli/doctor.h"
@@ -128,7 +127,7 @@ void doctor_look_host(const struct check *check, struct finding *out) {
 void doctor_look_slurm(const struct check *check, struct finding *out) {
     (void)check;
     const char *list = getenv("SLURM_JOB_NODELIST");
-    struct slurm_hosts hosts;
+    SCOPED(slurm_hosts_free) struct slurm_hosts hosts = {0};
     if (!list) {
         doctor_say(out, "%s",
                    getenv("SLURM_JOB_ID") ? "a job without a list of nodes" : "not in a job");
@@ -142,5 +141,4 @@ void doctor_look_slurm(const struct check *check, struct finding *out) {
     }
     doctor_say(out, "%d node%s, %.60s to %.60s", hosts.count, hosts.count > 1 ? "s" : "",
                hosts.name[0], hosts.name[hosts.count - 1]);
-    slurm_hosts_free(&hosts);
 }

@@ -1,7 +1,6 @@
 /* `stretto eval`: how good what was trained is, on a data set. The passes are those of the
  * evaluations in training, so are the numbers. */
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,18 +55,15 @@ static enum status count(void *context, const struct engine_output *output) {
 static enum status add_ranks(struct evaluation *of) {
     enum { PIECE = COMM_EXCHANGE_BYTES / sizeof(int64_t) };
     struct comm *comm = engine_comm(of->session->engine);
-    int64_t *own = confusion_numbers(&of->confusion), left = confusion_count(of->confusion.classes),
-            *all = MEM_ARRAY(int64_t, PIECE * comm_size(comm));
-    enum status status = STATUS_OK;
-    for (; comm_size(comm) > 1 && left > 0 && status == STATUS_OK; left -= PIECE, own += PIECE) {
+    int64_t *own = confusion_numbers(&of->confusion), left = confusion_count(of->confusion.classes);
+    SCOPED_FREE int64_t *all = MEM_ARRAY(int64_t, PIECE * comm_size(comm));
+    for (; comm_size(comm) > 1 && left > 0; left -= PIECE, own += PIECE) {
         size_t piece = left < PIECE ? (size_t)left : PIECE;
-        status = comm_exchange(comm_world(comm), own, piece * sizeof *own, all);
-        if (status != STATUS_OK) break;
+        TRY(comm_exchange(comm_world(comm), own, piece * sizeof *own, all));
         memset(own, 0, piece * sizeof *own);
         for (size_t i = 0; i < piece * (size_t)comm_size(comm); i++) own[i % piece] += all[i];
     }
-    free(all);
-    return status;
+    return STATUS_OK;
 }
 
 /* --- results --- */
@@ -147,18 +143,15 @@ static void print_table(const struct evaluation *of, FILE *out) {
 }
 
 static enum status write_json(const struct evaluation *of, struct file_writer *file) {
-    json_t *all = result_json(of);
+    json_auto_t *all = result_json(of);
     if (has_classes(of)) {
         json_t *classes = confusion_json(&of->confusion);
         json_object_update(all, classes);
         json_decref(classes);
     }
-    char *text = json_shown(all, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
-    enum status status = file_write(file, text, strlen(text));
-    if (status == STATUS_OK) status = file_write(file, "\n", 1);
-    free(text);
-    json_decref(all);
-    return status;
+    SCOPED_FREE char *text = json_shown(all, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+    TRY(file_write(file, text, strlen(text)));
+    return file_write(file, "\n", 1);
 }
 
 static enum status write_csv(const struct evaluation *of, struct file_writer *file) {
@@ -182,9 +175,8 @@ static enum status write_output(const struct evaluation *of) {
 }
 
 static void print_json(const struct evaluation *of, FILE *out) {
-    json_t *all = result_json(of);
+    json_auto_t *all = result_json(of);
     json_print(all, JSON_COMPACT | JSON_REAL_PRECISION(17), out);
-    json_decref(all);
 }
 
 static enum status show(const struct evaluation *of) {
@@ -199,11 +191,10 @@ static enum status show(const struct evaluation *of) {
 
 /* The program in virtual time: a round, as often as it is run. */
 static enum status forecast(struct evaluation *of) {
-    struct view_forecast outlook;
+    SCOPED(view_forecast_close) struct view_forecast view = {0};
     if (!forward_is_first(of->session)) return STATUS_OK;
-    TRY(view_forecast_open(&of->session->job, false, &outlook));
-    of->predicted_ns = outlook.forecast.result.step * (double)of->session->job.plan->eval_rounds;
-    view_forecast_close(&outlook);
+    TRY(view_forecast_open(&of->session->job, false, &view));
+    of->predicted_ns = view.forecast.result.step * (double)of->session->job.plan->eval_rounds;
     return STATUS_OK;
 }
 

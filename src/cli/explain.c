@@ -7,38 +7,35 @@
 #include "cli/cli.h"
 #include "run/outputs.h"
 #include "run/resume.h"
-#include "run/run_folder.h"
 #include "run/session.h"
 #include "run/start.h"
 #include "view/fit.h"
 
-static void print(const struct view_forecast *outlook) {
-    const struct job *job = outlook->job;
+static void print(const struct view_forecast *view) {
+    const struct job *job = view->job;
     const struct options *options = &job->options;
     bool text = !options->json && !options->quiet;
-    if (options->json) explain_print_json(outlook, stdout);
+    if (options->json) explain_print_json(view, stdout);
     if (text) fit_print(job, EXPLAIN_NAME_COLUMNS, stdout);
-    if (text) explain_print(outlook, true, stdout);
+    if (text) explain_print(view, true, stdout);
     for (int i = 0; i < options->show.count && text; i++) {
         printf("\n%s\n", options->show.item[i]);
         explain_show(job, options->show.item[i], stdout);
     }
     if (view_forecast_is_wanted(options) && text) {
         printf("\nforecast\n");
-        view_forecast_print(outlook, stdout);
+        view_forecast_print(view, stdout);
     }
 }
 
 /* The plan with its forecast: a row, or all of it where an option asks for one. */
-static enum status print_with_outlook(const struct job *job) {
+static enum status print_with_forecast(const struct job *job) {
     const struct options *options = &job->options;
-    struct view_forecast outlook;
-    TRY(view_forecast_open(job, false, &outlook));
-    print(&outlook);
-    enum status status = STATUS_OK;
-    if (option_is_given(options, OPTION_draw)) status = view_forecast_draw(&outlook, options->draw);
-    view_forecast_close(&outlook);
-    return status;
+    SCOPED(view_forecast_close) struct view_forecast view = {0};
+    TRY(view_forecast_open(job, false, &view));
+    print(&view);
+    if (option_is_given(options, OPTION_draw)) TRY(view_forecast_draw(&view, options->draw));
+    return STATUS_OK;
 }
 
 /* Whether train could resume: is there a whole checkpoint, of a run that this one may go on with.
@@ -64,20 +61,18 @@ static enum status check_checkpoint(const struct job *job) {
 
 /* The plan, then whether train would take it here. */
 static enum status explain_with(const struct options *options) {
-    struct job job;
+    SCOPED(job_close) struct job job = {0};
     struct start start;
     TRY(start_find(options, &start));
     if (start_keeps_run(&start)) TRY(outputs_check(options));
     TRY(job_open(options, &start.info, &job));
-    enum status status = print_with_outlook(&job);
-    if (status == STATUS_OK) status = start_check(&start, &job);
-    if (status == STATUS_OK) start_advise(&job);
-    if (status == STATUS_OK && options->resume && start_keeps_run(&start))
-        status = check_checkpoint(&job);
-    if (status == STATUS_OK && option_is_set(options, OPTION_save_program))
-        status = explain_save_program(job.plan, options->save_program);
-    job_close(&job);
-    return status;
+    TRY(print_with_forecast(&job));
+    TRY(start_check(&start, &job));
+    start_advise(&job);
+    if (options->resume && start_keeps_run(&start)) TRY(check_checkpoint(&job));
+    if (option_is_set(options, OPTION_save_program))
+        TRY(explain_save_program(job.plan, options->save_program));
+    return STATUS_OK;
 }
 
 enum status explain_run(const struct options *options) {

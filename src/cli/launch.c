@@ -1,6 +1,5 @@
 /* `stretto launch --emit sbatch`: a job script from the options of a training run. */
 #include <limits.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/log.h"

@@ -1,7 +1,6 @@
 /* stretto(1). Commands, options, models, data sets and exit codes are read off their tables, so
  * that the page cannot say anything else than --help does; the few sentences around them are here.
  * `make install` writes it to a file. */
-#include <stdlib.h>
 
 #include "base/option_print.h"
 #include "base/text.h"
@@ -43,9 +42,8 @@ static void print_registry(enum option_registry registry, const char *title, FIL
     struct option_word word;
     fprintf(out, ".SH %s\n", title);
     for (int i = 0; option_registry_word(registry, i, &word); i++) {
-        char *usage = option_word_usage(&word);
+        SCOPED_FREE char *usage = option_word_usage(&word);
         entry(out, usage, "", word.help);
-        free(usage);
     }
 }
 

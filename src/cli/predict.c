@@ -28,9 +28,9 @@ static enum status predict(struct session *session) {
     struct eval_result result; /* but there may be no labels */
     TRY(predictions_open(session, &predictions));
     struct forward forward = {.context = predictions, .output = predictions_add};
-    enum status status = predictions_close(&predictions, forward_run(session, &forward, &result));
-    if (status == STATUS_OK && forward_is_first(session)) say_done(session, &result);
-    return status;
+    TRY(predictions_close(&predictions, forward_run(session, &forward, &result)));
+    if (forward_is_first(session)) say_done(session, &result);
+    return STATUS_OK;
 }
 
 static bool is_of_files(const struct options *options) {
@@ -41,7 +41,7 @@ static bool is_of_files(const struct options *options) {
  */
 static enum status predict_with(const struct options *options) {
     struct use use = {.run = predict};
-    struct dataset *like = NULL;
+    SCOPED(dataset_free) struct dataset *like = NULL;
     bool skip = strcmp(options->damaged, "skip") == 0;
     enum status status = STATUS_OK;
     if (is_of_files(options)) {
@@ -50,7 +50,6 @@ static enum status predict_with(const struct options *options) {
     }
     if (status == STATUS_OK) status = begin(options, &use);
     dataset_free(&use.dataset);
-    dataset_free(&like);
     return status;
 }
 

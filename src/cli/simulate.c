@@ -1,6 +1,5 @@
 /* `stretto simulate`: what a run would take, without the ranks it is for. The program of all ranks
  * is made and verified as for a run, then run in virtual time. */
-#include <stdlib.h>
 
 #include "base/json.h"
 #include "base/log.h"
@@ -22,34 +21,29 @@ static struct rank_info info_of(const struct options *options) {
         .ranks = ranks, .local_ranks = local, .to_start = processes, .weighed = processes};
 }
 
-static enum status show(const struct view_forecast *outlook, const struct options *options) {
+static enum status show(const struct view_forecast *view, const struct options *options) {
     if (options->json) {
-        json_t *root = view_forecast_json(outlook);
+        json_t *root = view_forecast_json(view);
         json_print(root, JSON_REAL_PRECISION(12), stdout);
         json_decref(root);
     } else if (!options->quiet) {
-        fit_print(outlook->job, OUTLOOK_NAME_COLUMNS, stdout);
-        view_forecast_print(outlook, stdout);
+        fit_print(view->job, VIEW_NAME_COLUMNS, stdout);
+        view_forecast_print(view, stdout);
     }
-    return option_is_given(options, OPTION_draw) ? view_forecast_draw(outlook, options->draw)
+    return option_is_given(options, OPTION_draw) ? view_forecast_draw(view, options->draw)
                                                  : STATUS_OK;
 }
 
 static enum status simulate_with(const struct options *options) {
     struct rank_info info = info_of(options);
-    struct job job;
-    struct view_forecast outlook;
+    SCOPED(job_close) struct job job = {0};
+    SCOPED(view_forecast_close) struct view_forecast view = {0};
+    struct job_fit fit;
     TRY(outputs_check(options));
     TRY(job_open(options, &info, &job));
-    enum status status = view_forecast_open(&job, false, &outlook);
-    if (status == STATUS_OK) {
-        status = show(&outlook, options);
-        view_forecast_close(&outlook);
-    }
-    struct job_fit fit;
-    if (status == STATUS_OK && job_fit(&job, &fit)) status = job_check_memory(&job);
-    job_close(&job);
-    return status;
+    TRY(view_forecast_open(&job, false, &view));
+    TRY(show(&view, options));
+    return job_fit(&job, &fit) ? job_check_memory(&job) : STATUS_OK;
 }
 
 enum status simulate_run(const struct options *options) {

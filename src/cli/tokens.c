@@ -2,7 +2,6 @@
  * is a byte, so that any text in any language has a vocabulary of 256 and nothing is lost. Without
  * a text to test on, the last tenth is taken for it. */
 #include <errno.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,10 +40,8 @@ struct part {
 };
 
 static enum status write_part(const char *folder, struct part *part) {
-    char *path = mem_format("%s/%s", folder, part->name);
-    enum status status = file_begin(path, &part->writer);
-    free(path);
-    TRY(status);
+    SCOPED_FREE char *path = mem_format("%s/%s", folder, part->name);
+    TRY(file_begin(path, &part->writer));
     part->begun = true;
     TRY(write_all(&part->writer, part->text, part->count));
     if (fflush(part->writer.stream) == 0) return STATUS_OK;
@@ -97,24 +94,20 @@ static enum status check_places(const struct options *options, const char *folde
 
 enum status tokens_run(const struct options *options) {
     const char *folder = options->argument[options->argument_count - 1];
-    struct bytes train = {0}, test = {0};
+    SCOPED(bytes_free) struct bytes train = {0}, test = {0};
     bool two = options->argument_count == 3;
     TRY(check_free(options, folder));
     TRY(check_places(options, folder));
-    enum status status = file_read(options->argument[0], (size_t)1 << 40, &train);
-    if (status == STATUS_OK && two)
-        status = file_read(options->argument[1], (size_t)1 << 40, &test);
+    TRY(file_read(options->argument[0], (size_t)1 << 40, &train));
+    if (two) TRY(file_read(options->argument[1], (size_t)1 << 40, &test));
     size_t kept = two ? train.count : train.count - train.count / TEST_PART;
     const unsigned char *behind = two ? test.data : train.data + kept;
     size_t behind_count = two ? test.count : train.count - kept;
-    if (status == STATUS_OK && (kept == 0 || behind_count == 0))
-        status = fail(STATUS_DATA, "%s: %zu bytes: too little to train and to test on",
-                      options->argument[0], train.count);
-    if (status == STATUS_OK) status = folder_make(folder);
+    if (kept == 0 || behind_count == 0)
+        return fail(STATUS_DATA, "%s: %zu bytes: too little to train and to test on",
+                    options->argument[0], train.count);
+    TRY(folder_make(folder));
     struct part parts[] = {{.name = "train.tokens", .text = train.data, .count = kept},
                            {.name = "test.tokens", .text = behind, .count = behind_count}};
-    if (status == STATUS_OK) status = write_parts(folder, parts, 2);
-    bytes_free(&train);
-    bytes_free(&test);
-    return status;
+    return write_parts(folder, parts, 2);
 }

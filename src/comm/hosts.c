@@ -1,5 +1,5 @@
 /* Ranks on several hosts: shared memory inside a host, a transport between hosts. The sums, the
- * order and the messages are the engine's (p2p.h); here only the memory is put together: ranks that
+ * order and the messages are those of p2p.h; here only the memory is put together: ranks that
  * name the same host join into a team of areas, as shm does, and each rank's heap is in its area.
  *
  * Small things (fingerprints, headers, the end of an operation) go over the transport between all
@@ -92,7 +92,7 @@ static enum status join(const struct comm_config *config, const int *host, struc
 
 static enum status open_on(struct p2p_transport *transport, const struct comm_config *config,
                            const struct p2p_hello *all, struct comm **out) {
-    int *host = MEM_ARRAY(int, config->size);
+    SCOPED_FREE int *host = MEM_ARRAY(int, config->size);
     struct shm_team *team;
     find_hosts(all, config->size, host);
     enum status status = join(config, host, &team);
@@ -100,14 +100,13 @@ static enum status open_on(struct p2p_transport *transport, const struct comm_co
         status = p2p_new(&comm_hosts, config, transport, all, host, team, out);
         if (status != STATUS_OK) shm_team_leave(team);
     }
-    free(host);
     return status;
 }
 
 static enum status hosts_open(const struct comm_config *config, struct comm **out) {
     const struct p2p_transport_ops *ops = p2p_transport_best();
     struct p2p_transport *transport;
-    struct p2p_round round;
+    SCOPED(p2p_round_free) struct p2p_round round = {0};
     CHECK(config->link || config->size == 1, "hosts needs a link");
     if (!ops)
         return fail(STATUS_USAGE, "between hosts this build has MPI alone\n"
@@ -116,7 +115,6 @@ static enum status hosts_open(const struct comm_config *config, struct comm **ou
     enum status status = p2p_handshake(transport, config, &round);
     if (status == STATUS_OK) status = open_on(transport, config, round.all, out);
     if (status != STATUS_OK) ops->close(transport, false);
-    p2p_round_free(&round);
     return status;
 }
 

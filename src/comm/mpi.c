@@ -3,7 +3,7 @@
  * No call here waits, but MPI_Init and MPI_Finalize: neither Open MPI nor MPICH reports a dead
  * peer, so whoever waits inside them waits for ever. Waiting is ours, with an eye on the control
  * plane. All requests are tested together; messages of one tag between two ranks keep their order,
- * which is all the engine asks for.
+ * which is all that p2p.h asks for.
  *
  * MPI can be started once in a process and ended once: at the first open, and at exit. Finalize
  * waits for all ranks, so it is only called when every communicator was closed in peace, which a

@@ -1,11 +1,10 @@
-/* The engine's frame: opening on a transport, handshake, sleeping, closing. The rest is in
+/* The frame of p2p.h: opening on a transport, handshake, sleeping, closing. The rest is in
  * p2p_plan.c, p2p_group.c, p2p_move.c and p2p_channel.c. */
 #include "comm/p2p.h"
 
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -186,12 +185,11 @@ enum status p2p_new(const struct comm_ops *ops, const struct comm_config *config
 enum status p2p_open(const struct comm_ops *ops, const struct p2p_transport_ops *transport_ops,
                      const struct comm_config *config, struct comm **out) {
     struct p2p_transport *transport;
-    struct p2p_round round;
+    SCOPED(p2p_round_free) struct p2p_round round = {0};
     TRY(transport_ops->open(config, &transport));
     enum status status = p2p_handshake(transport, config, &round);
     if (status == STATUS_OK) status = p2p_new(ops, config, transport, round.all, NULL, NULL, out);
     if (status != STATUS_OK) transport->ops->close(transport, false);
-    p2p_round_free(&round);
     return status;
 }
 

@@ -1,9 +1,8 @@
-/* Collectives and channels over messages between two ranks: what the engine
- * keeps. Transports (transport.h) move the messages. Private to comm/p2p*.c, the transports and
- * hosts.c.
+/* Collectives and channels over messages between two ranks. Transports (transport.h) move the
+ * messages. Private to comm/p2p*.c, the transports and hosts.c.
  *
- * The engine knows hosts: members on one host see each other's heaps, and only one of them handles
- * a given slice towards the others. With ucx and mpi every rank is a host of its own; hosts.c puts
+ * Hosts are known: members on one host see each other's heaps, and only one of them handles a
+ * given slice towards the others. With ucx and mpi every rank is a host of its own; hosts.c puts
  * those that share memory together. Member p owns slice p of the data (comm_slice). On every other
  * host one member, the slice's handler, sends p the sums of the largest whole subtrees of the fixed
  * tree that its host holds (one leaf, where a host is one rank); p adds all of them in tree order
@@ -14,7 +13,7 @@
 
 #include "comm/transport.h"
 
-/* --- what the engine keeps ------------------------------------------------------------------- */
+/* --- what is kept ---------------------------------------------------------------------------- */
 
 enum {
     P2P_IN_FLIGHT = 4,      /* operations of a group whose fingerprints are on their way */
@@ -147,7 +146,6 @@ enum status p2p_new(const struct comm_ops *ops, const struct comm_config *config
 enum status p2p_open(const struct comm_ops *ops, const struct p2p_transport_ops *transport,
                      const struct comm_config *config, struct comm **out);
 size_t p2p_overhead_bytes(const struct p2p_transport_ops *transport, int members);
-int64_t p2p_piece(int members);
 /* Local. STATUS_PEER when the rank waited for has been gone for so long that no one else will say
  * it; rank -1: nobody. */
 enum status p2p_check_gone(struct p2p *p2p, int rank);

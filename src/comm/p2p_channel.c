@@ -11,9 +11,7 @@
  *
  * The ends tell one another what they declared; the receiver offers no buffer before the two agree,
  * so a message of another length finds none, and nothing is written into a neighbour's heap. */
-#include <string.h>
 
-#include "base/log.h"
 #include "comm/p2p.h"
 #include "comm/ring.h"
 

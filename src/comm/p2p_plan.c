@@ -4,12 +4,11 @@
  *
  * A slice's handler on a host is the member at index (slice mod members there): the work of a host
  * spreads over its members. */
-#include <stdlib.h>
 
 #include "comm/p2p.h"
 
 /* Floats of a piece: fewer where many members send at once, so that staging stays bounded. */
-int64_t p2p_piece(int members) {
+static int64_t piece_of(int members) {
     int64_t others = members > 1 ? members - 1 : 1;
     int64_t floats = P2P_STAGING_BYTES / (int64_t)sizeof(float) / (2 * P2P_WINDOW * others);
     floats = floats / COMM_SLICE_BLOCK * COMM_SLICE_BLOCK;
@@ -21,7 +20,7 @@ int64_t p2p_piece(int members) {
  * there are members on other hosts), headers, and the library. */
 size_t p2p_overhead_bytes(const struct p2p_transport_ops *transport, int members) {
     size_t others = (size_t)members - 1, window = P2P_WINDOW * sizeof(float);
-    return 2 * others * window * (size_t)p2p_piece(members) +
+    return 2 * others * window * (size_t)piece_of(members) +
            P2P_IN_FLIGHT * ((size_t)members + 1) * sizeof(struct p2p_header) +
            transport->overhead_bytes;
 }
@@ -149,7 +148,7 @@ enum status p2p_group_new(struct comm_group *group) {
     if (group->member < 0) return STATUS_OK;
     struct p2p_group *state = p2p_own(p2p, 1, sizeof *state);
     group->state = state;
-    state->piece = p2p_piece(group->count);
+    state->piece = piece_of(group->count);
     plan_hosts(group);
     if (group->count == 1) return STATUS_OK;
     plan_headers(group);

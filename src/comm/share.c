@@ -71,10 +71,8 @@ static enum status publish(const struct comm_link *link, const char *key,
 static enum status gather(const struct comm_link *link, const char *key, int count,
                           const struct bytes *own, struct bytes *out) {
     TRY(collect(link, key, count, own, out));
-    struct bytes packed = pack(out, count);
-    enum status status = publish(link, key, &packed);
-    bytes_free(&packed);
-    return status;
+    SCOPED(bytes_free) struct bytes packed = pack(out, count);
+    return publish(link, key, &packed);
 }
 
 /* --- the others --- */
@@ -131,13 +129,11 @@ static enum status unpack(const char *key, const struct bytes *packed, int count
 static enum status give(const struct comm_link *link, const char *key, int index, int count,
                         const struct bytes *own, struct bytes *out) {
     char to[KEY_BYTES];
-    struct bytes packed;
+    SCOPED(bytes_free) struct bytes packed = {0};
     key_of(key, "", index, to);
     TRY(link->put(link->context, to, own->data, own->count));
-    enum status status = fetch(link, key, count, &packed);
-    if (status == STATUS_OK) status = unpack(key, &packed, count, out);
-    bytes_free(&packed);
-    return status;
+    TRY(fetch(link, key, count, &packed));
+    return unpack(key, &packed, count, out);
 }
 
 enum status comm_share(const struct comm_link *link, const char *key, int index, int count,

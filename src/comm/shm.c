@@ -67,7 +67,7 @@ size_t shm_team_foreign(const struct shm_team *team, const char *own) {
     return all > mine ? all - mine : 0;
 }
 
-struct comm *shm_handle_new(struct shm_team *team, int rank) {
+static struct comm *handle_new(struct shm_team *team, int rank) {
     struct shm *shm = MEM_NEW(struct shm);
     shm->comm.ops = &comm_shm;
     shm->comm.heap = team->area[rank]->heap;
@@ -84,7 +84,7 @@ static enum status shm_open_processes(const struct comm_config *config, struct c
     atomic_store(&team->users, 1);
     enum status status = shm_join(config, team);
     if (status == STATUS_OK)
-        *out = shm_handle_new(team, config->rank);
+        *out = handle_new(team, config->rank);
     else
         shm_team_leave(team);
     return status;
@@ -123,7 +123,7 @@ static enum status open_handles(struct shm_team *team, struct comm **handle) {
     enum status status = STATUS_OK;
     for (int rank = 0; rank < team->size; rank++) {
         struct comm_config config = {.rank = rank, .size = team->size};
-        handle[rank] = shm_handle_new(team, rank);
+        handle[rank] = handle_new(team, rank);
         if (status == STATUS_OK) status = comm_begin(handle[rank], &config);
     }
     return status;
@@ -142,11 +142,10 @@ enum status comm_open_threads(int size, size_t heap_bytes, size_t channel_bytes,
         shm_team_leave(team);
         return status;
     }
-    struct comm **handle = MEM_ARRAY(struct comm *, size);
+    SCOPED_FREE struct comm **handle = MEM_ARRAY(struct comm *, size);
     status = open_handles(team, handle);
     for (int rank = 0; rank < size && status != STATUS_OK; rank++) comm_close(&handle[rank]);
     if (status == STATUS_OK) memcpy(out, handle, (size_t)size * sizeof(struct comm *));
-    free(handle);
     return status;
 }
 

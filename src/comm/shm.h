@@ -69,8 +69,6 @@ void shm_team_leave(struct shm_team *team);
 /* Local, reads a file. Resident bytes of all areas but one's own (whose heap is `own`); 0 where the
  * team is of one process. */
 size_t shm_team_foreign(const struct shm_team *team, const char *own);
-/* Local. One rank's handle on a team. */
-struct comm *shm_handle_new(struct shm_team *team, int rank);
 /* Local. Bytes of a rank's area; whether such sizes can be at all. */
 bool shm_sizes_fit(const struct comm_sizes *sizes);
 size_t shm_area_bytes(const struct shm_team *team, int rank);

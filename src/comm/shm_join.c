@@ -108,18 +108,17 @@ static enum status read_cards(struct join *join, const struct bytes *values) {
 
 static enum status share_cards(struct join *join) {
     const struct comm_config *config = join->config;
-    struct bytes *values = MEM_ARRAY(struct bytes, config->size);
+    SCOPED_FREE struct bytes *values = MEM_ARRAY(struct bytes, config->size);
     char key[64];
     snprintf(key, sizeof key, "comm/shm/%d", config->epoch);
-    char *text = mem_format("%zu %zu %llu %016llx %s %s", join->mine.sizes.heap,
-                            join->mine.sizes.channels, (unsigned long long)join->mine.layout,
-                            (unsigned long long)join->mine.token, join->mine.name, join->mine.host);
+    SCOPED_FREE char *text =
+        mem_format("%zu %zu %llu %016llx %s %s", join->mine.sizes.heap, join->mine.sizes.channels,
+                   (unsigned long long)join->mine.layout, (unsigned long long)join->mine.token,
+                   join->mine.name, join->mine.host);
     struct bytes own = {(unsigned char *)text, strlen(text) + 1};
     enum status status = comm_share(config->link, key, config->rank, config->size, &own, values);
     if (status == STATUS_OK) status = read_cards(join, values);
     comm_share_free(values, config->size);
-    free(values);
-    free(text);
     return status;
 }
 

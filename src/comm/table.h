@@ -6,8 +6,6 @@
 #ifndef COMM_TABLE_H
 #define COMM_TABLE_H
 
-#include <stdatomic.h>
-
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "comm/progress_thread.h"

@@ -1,4 +1,4 @@
-/* A transport: messages between two ranks, which is all that ucx and mpi do for the engine (p2p.h).
+/* A transport: messages between two ranks, which is all that ucx and mpi do for p2p.h.
  * To add one: a file NAME.c that exports p2p_transport_NAME and comm_NAME, and a row in
  * comm.def. Private to comm. */
 #ifndef COMM_TRANSPORT_H

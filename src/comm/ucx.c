@@ -284,12 +284,11 @@ static enum status share_addresses(const struct comm_config *config, struct tran
 static enum status open_steps(const struct comm_config *config, struct transport *transport) {
     TRY(make_worker(config, transport));
     if (config->size == 1) return STATUS_OK;
-    struct bytes *address = MEM_ARRAY(struct bytes, config->size);
+    SCOPED_FREE struct bytes *address = MEM_ARRAY(struct bytes, config->size);
     enum status status = share_addresses(config, transport, address);
     for (int rank = 0; rank < config->size && status == STATUS_OK; rank++)
         if (rank != config->rank) status = connect_to(config, transport, rank, &address[rank]);
     comm_share_free(address, config->size);
-    free(address);
     return status;
 }
 

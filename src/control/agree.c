@@ -3,7 +3,6 @@
 #include "control/agree.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -111,7 +110,7 @@ static const char *hint_of(const char *key) {
 
 static void explain(const struct control_facts *ranks, int world, const char *key, int usual,
                     int odd, char why[CONTROL_WHY_BYTES]) {
-    bool *mark = MEM_ARRAY(bool, world);
+    SCOPED_FREE bool *mark = MEM_ARRAY(bool, world);
     char left[200], right[200], odd_value[TEXT_QUOTED_BYTES], usual_value[TEXT_QUOTED_BYTES];
     for (int i = 0; i < world; i++)
         mark[i] = same(value_of(&ranks[i], key), value_of(&ranks[odd], key));
@@ -127,7 +126,6 @@ static void explain(const struct control_facts *ranks, int world, const char *ke
     snprintf(why, CONTROL_WHY_BYTES, "the ranks disagree on %s: %s %s %s, %s %s %s\n  %s", key,
              left, odd_count == 1 ? "has" : "have", odd_value, right,
              usual_count == 1 ? "has" : "have", usual_value, hint_of(key));
-    free(mark);
 }
 
 static void add_name(char *list, const char *key) {

@@ -1,7 +1,6 @@
 /* Encoding, decoding and moving of messages: see message.h. */
 #include "control/message.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zmq.h>

@@ -39,7 +39,6 @@
 #include "base/thread.h"
 #include "control/rendezvous_record.h"
 #include "control/secret.h"
-#include "control/socket.h"
 
 enum { POLL_MS = 25, TOUCH_MS = 1000, REQUEST_MS = 100 };
 static const double lock_limit_s = 3; /* for members of a job that is just ending */
@@ -514,15 +513,13 @@ static enum status wait_for_record(struct control_rendezvous *rendezvous, const 
 enum status control_rendezvous_wait(const char *path, const char *name, const char *job,
                                     double limit_s, struct control_rendezvous_info *info,
                                     struct control_rendezvous **out) {
-    struct control_rendezvous *rendezvous = new_rendezvous(path);
+    SCOPED(control_rendezvous_leave) struct control_rendezvous *rendezvous = new_rendezvous(path);
     const struct control_rendezvous_info nothing = {0};
-    enum status status = control_rendezvous_record_new(job, 0, &nothing, &rendezvous->me);
-    if (status == STATUS_OK) status = wait_for_record(rendezvous, name, job, limit_s, info);
-    if (status == STATUS_OK)
-        *out = rendezvous;
-    else
-        control_rendezvous_leave(&rendezvous);
-    return status;
+    TRY(control_rendezvous_record_new(job, 0, &nothing, &rendezvous->me));
+    TRY(wait_for_record(rendezvous, name, job, limit_s, info));
+    *out = rendezvous;
+    rendezvous = NULL;
+    return STATUS_OK;
 }
 
 /* --- leaving --- */

@@ -130,17 +130,16 @@ static bool *missing(const struct control_server *server) {
 
 /* Once: whoever sees nothing happen learns for whom it waits, and how long. */
 static void say_missing(struct control_server *server) {
-    bool *mark = missing(server);
+    SCOPED_FREE bool *mark = missing(server);
     char list[400], limit[TEXT_BYTES];
     server->said_missing = true;
     log_note("waiting for %s; %d of %d joined, --join-limit is %s",
              control_rank_list(mark, server->config.world, list, sizeof list), server->joined,
              server->config.world, text_duration(server->config.join_limit_s, limit));
-    free(mark);
 }
 
 static void name_missing(struct control_server *server) {
-    bool *mark = missing(server);
+    SCOPED_FREE bool *mark = missing(server);
     char list[400], limit[TEXT_BYTES], why[CONTROL_WHY_BYTES];
     snprintf(why, sizeof why,
              "%s did not join within %s; %d of %d joined\n"
@@ -152,7 +151,6 @@ static void name_missing(struct control_server *server) {
     snprintf(why, sizeof why, "did not join within %s", limit);
     for (int i = 0; i < server->config.world; i++)
         if (mark[i]) give_up(server, i, why);
-    free(mark);
 }
 
 static double silent_s(const struct control_server *server, int rank) {
@@ -425,14 +423,13 @@ static void take_where(struct control_server *server, int asker) {
     int first = one ? rank : 0;
     int last = one ? rank + 1 : server->config.world;
     if (last - first > WHERE_ROWS) last = first + WHERE_ROWS;
-    struct control_message rows = {0};
+    SCOPED(control_message_free) struct control_message rows = {0};
     for (int i = first; i < last; i++) {
         struct control_where where;
         control_server_where(server, i, &where);
         control_where_pack(&rows, &where);
     }
     reply(server, asker, server->in.id, NULL, rows.body, rows.bytes);
-    control_message_free(&rows);
 }
 
 /* The rank bound to the connection the message came by, or -1. */

@@ -4,12 +4,8 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/clock.h"
 #include "base/log.h"
-#include "base/mem.h"
-#include "base/text.h"
 #include "control/stall_message.h"
 #include "control/where.h"
 

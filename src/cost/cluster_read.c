@@ -310,7 +310,7 @@ static enum status read_document(struct yaml_reader *yaml, struct reading *readi
 
 /* ---- what rows mean ---- */
 
-/* One host of all ranks where none is named. */
+/* Where no host is named, all ranks are on one. */
 static enum status settle_hosts(struct reading *reading) {
     struct cluster *cluster = &reading->cluster;
     if (cluster->class_count == 0)
@@ -467,9 +467,7 @@ enum status cluster_parse(const char *name, const void *text, size_t bytes, stru
 }
 
 enum status cluster_read(const char *path, struct cluster *out) {
-    struct bytes text;
+    SCOPED(bytes_free) struct bytes text = {0};
     TRY(file_read(path, CLUSTER_BYTES_MAX, &text));
-    enum status status = cluster_parse(path, text.data, text.count, out);
-    bytes_free(&text);
-    return status;
+    return cluster_parse(path, text.data, text.count, out);
 }

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "cost/key.h"
 
 const struct costs cost_rules = {0};
@@ -38,16 +37,14 @@ static enum status read_laws(const struct options *options, struct costs *costs)
 }
 
 enum status cost_read(const struct options *options, bool files, struct costs **out) {
-    struct costs *costs = MEM_NEW(struct costs);
+    SCOPED(cost_free) struct costs *costs = MEM_NEW(struct costs);
     costs->simulated = strcmp(options->clock, "virtual") == 0;
-    enum status status = read_units(options, costs);
-    if (status == STATUS_OK) status = read_laws(options, costs);
-    if (status == STATUS_OK && files) status = read_files(options, costs);
-    if (status == STATUS_OK)
-        *out = costs;
-    else
-        cost_free(&costs);
-    return status;
+    TRY(read_units(options, costs));
+    TRY(read_laws(options, costs));
+    if (files) TRY(read_files(options, costs));
+    *out = costs;
+    costs = NULL;
+    return STATUS_OK;
 }
 
 void cost_free(struct costs **costs) {
@@ -119,13 +116,12 @@ static double rule_of_one_ns(const struct graph *graph, int node) {
 
 static double measured_ns(struct cost_table *table, int n, const struct op_cost *cost) {
     const struct costs *costs = table->costs;
-    struct arena arena = {0};
+    SCOPED(arena_free) struct arena arena = {0};
     struct profile_key key = profile_key_of(table->graph, &table->graph->nodes[n], &arena);
     table->row[n] = profile_find(costs->section, &key);
     double ns = 0;
     if (table->graph->nodes[n].kernel)
         ns = profile_op(costs->profile, costs->section, &key, cost, 1).ns;
-    arena_free(&arena);
     return ns;
 }
 

@@ -101,7 +101,7 @@ double cost_pass_ns(const struct cost_table *table, const struct cost_devices *o
 
 /* Bytes that a thread of this machine moves in a nanosecond, where nothing better is known. */
 #define COST_BYTES_PER_NS 12.0
-/* A byte that a device reads or writes, where each rank has so many threads; nothing in units. */
+/* A byte that a device reads or writes, with `threads` threads a rank; 0 where costs are units. */
 double cost_byte_ns(const struct costs *costs, const struct cost_devices *on, int threads);
 /* What either end of a message spends to copy it. Devices of a cluster have engines for that. */
 double cost_copy_ns(const struct costs *costs, const struct cost_devices *on, int threads,
@@ -122,7 +122,7 @@ struct cost_net {
     double wake, awake; /* what a wait takes on top that is longer than `awake`: the rank slept */
     enum cost_collective collective;
 };
-/* For ranks with so many threads each. */
+/* For ranks of `threads` threads each. */
 struct cost_net cost_net_of(const struct costs *costs, int threads);
 
 struct cost_device cost_device_of(const struct cost_net *net, int rank);

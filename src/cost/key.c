@@ -2,8 +2,6 @@
 #include "cost/key.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 
@@ -23,7 +21,7 @@ static void put_layout(FILE *out, const struct layout *layout) {
 
 static const char *words(const struct graph *graph, const struct node *node, bool layouts,
                          struct arena *arena) {
-    char *text = NULL;
+    SCOPED_FREE char *text = NULL;
     size_t bytes;
     FILE *out = open_memstream(&text, &bytes);
     for (int i = 0; i < node->in_count + node->out_count; i++) {
@@ -37,9 +35,7 @@ static const char *words(const struct graph *graph, const struct node *node, boo
             put_shape(out, &graph->values[value].type.shape);
     }
     fclose(out);
-    const char *kept = arena_text(arena, text);
-    free(text);
-    return kept;
+    return arena_text(arena, text);
 }
 
 struct profile_key profile_key_of(const struct graph *graph, const struct node *node,

@@ -1,7 +1,7 @@
 /* Messages and groups: see cost.h. */
 #include "cost/cost.h"
 
-/* What a message between ranks of one machine takes beside its copies, unless a profile says. */
+/* What a message between ranks of one machine takes besides its copies, unless a profile says. */
 #define LATENCY_NS 1000.0
 
 static struct cost_net net_of_units(const struct cost_units *units) {
@@ -19,7 +19,7 @@ static struct cost_net net_of_cluster(const struct cluster *cluster) {
                              .collective = COST_COLLECTIVE_RING};
 }
 
-/* Messages are copied by sender and receiver, whose time that is. */
+/* Sender and receiver copy messages themselves: that is part of their own time. */
 static struct cost_net net_of_machine(const struct profile_section *section, int threads) {
     const struct profile_link *measured = section ? &section->link[PROFILE_IN_HOST] : NULL;
     bool latency = measured && measured->latency_ns.samples > 0,

@@ -76,19 +76,16 @@ enum status profile_pick(const struct profile *profile, const struct profile_pla
     const struct profile_section *section = find_section(profile, place);
     if (section) *out = section;
     if (section) return STATUS_OK;
-    char *asked = place_words(place),
-         *first = profile->section_count ? place_words(&profile->section[0]->place) : mem_text("");
-    enum status status =
-        profile->section_count == 0
-            ? fail(STATUS_USAGE, "%s: nothing was measured\n  this run is on %s", profile->name,
-                   asked)
-            : fail(STATUS_USAGE,
-                   "%s: was not measured on %s\n  it was on %s%s\n  measure there with "
-                   "--save-profile",
-                   profile->name, asked, first, profile->section_count > 1 ? " and others" : "");
-    free(asked);
-    free(first);
-    return status;
+    SCOPED_FREE char *asked = place_words(place),
+                     *first = profile->section_count ? place_words(&profile->section[0]->place)
+                                                     : mem_text("");
+    return profile->section_count == 0
+               ? fail(STATUS_USAGE, "%s: nothing was measured\n  this run is on %s", profile->name,
+                      asked)
+               : fail(STATUS_USAGE,
+                      "%s: was not measured on %s\n  it was on %s%s\n  measure there with "
+                      "--save-profile",
+                      profile->name, asked, first, profile->section_count > 1 ? " and others" : "");
 }
 
 /* ---- rows ---- */

@@ -9,7 +9,6 @@
 #ifndef COST_PROFILE_H
 #define COST_PROFILE_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -59,13 +59,12 @@ static json_t *row_json(const struct profile_row *row) {
 
 static json_t *rows_json(const struct profile_section *section) {
     json_t *list = json_array();
-    const struct profile_row **sorted =
+    SCOPED_FREE const struct profile_row **sorted =
         MEM_ARRAY(const struct profile_row *, section->row_count + 1);
     for (size_t i = 0; i < section->row_count; i++) sorted[i] = &section->row[i];
     qsort(sorted, section->row_count, sizeof *sorted, by_key);
     for (size_t i = 0; i < section->row_count; i++)
         json_array_append_new(list, row_json(sorted[i]));
-    free(sorted);
     return list;
 }
 
@@ -88,11 +87,11 @@ static int by_place(const void *a, const void *b) {
 static json_t *sections_json(const struct profile *profile) {
     json_t *list = json_array();
     size_t count = profile->section_count;
-    const struct profile_section **sorted = MEM_ARRAY(const struct profile_section *, count + 1);
+    SCOPED_FREE const struct profile_section **sorted =
+        MEM_ARRAY(const struct profile_section *, count + 1);
     for (size_t i = 0; i < count; i++) sorted[i] = profile->section[i];
     qsort(sorted, count, sizeof *sorted, by_place);
     for (size_t i = 0; i < count; i++) json_array_append_new(list, section_json(sorted[i]));
-    free(sorted);
     return list;
 }
 
@@ -110,10 +109,8 @@ char *profile_print(const struct profile *profile) {
 }
 
 enum status profile_write(const struct profile *profile, const char *path) {
-    char *text = profile_print(profile);
-    enum status status = file_write_text(path, text);
-    free(text);
-    return status;
+    SCOPED_FREE char *text = profile_print(profile);
+    return file_write_text(path, text);
 }
 
 /* ---- reading ---- */
@@ -244,45 +241,34 @@ static enum status read_root(struct json_file *file, struct profile *profile) {
 }
 
 enum status profile_parse(const char *name, const char *text, size_t bytes, struct profile *out) {
-    struct json_file file;
-    struct profile profile;
+    SCOPED(json_file_free) struct json_file file = {0};
+    SCOPED(profile_free) struct profile profile = {0};
     TRY(json_file_parse(name, text, bytes, STATUS_DATA, &file));
     profile_init(name, &profile);
-    enum status status = read_root(&file, &profile);
-    json_file_free(&file);
-    if (status == STATUS_OK)
-        *out = profile;
-    else
-        profile_free(&profile);
-    return status;
+    TRY(read_root(&file, &profile));
+    *out = profile;
+    profile = (struct profile){0};
+    return STATUS_OK;
 }
 
 enum status profile_read(const char *path, struct profile *out) {
-    struct bytes text;
+    SCOPED(bytes_free) struct bytes text = {0};
     TRY(file_read(path, MAX_BYTES, &text));
-    enum status status = profile_parse(path, (const char *)text.data, text.count, out);
-    bytes_free(&text);
-    return status;
+    return profile_parse(path, (const char *)text.data, text.count, out);
 }
 
 enum status profile_read_all(const char *paths, struct profile *out) {
     if (file_exists(paths)) return profile_read(paths, out); /* a comma may be a part of its name */
-    char *copy = mem_text(paths), *rest = copy;
-    struct profile all;
-    enum status status = STATUS_OK;
+    SCOPED_FREE char *copy = mem_text(paths);
+    SCOPED(profile_free) struct profile all = {0};
     profile_init(paths, &all);
-    for (char *path; status == STATUS_OK && (path = strsep(&rest, ","));) {
-        struct profile one;
-        status = *path ? profile_read(path, &one)
-                       : fail(STATUS_DATA, "--profile: a name is empty: a comma too many?");
-        if (status != STATUS_OK) break;
+    for (char *path, *rest = copy; (path = strsep(&rest, ","));) {
+        SCOPED(profile_free) struct profile one = {0};
+        if (!*path) return fail(STATUS_DATA, "--profile: a name is empty: a comma too many?");
+        TRY(profile_read(path, &one));
         profile_merge(&all, &one);
-        profile_free(&one);
     }
-    free(copy);
-    if (status == STATUS_OK)
-        *out = all;
-    else
-        profile_free(&all);
-    return status;
+    *out = all;
+    all = (struct profile){0};
+    return STATUS_OK;
 }

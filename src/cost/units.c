@@ -1,8 +1,7 @@
-/* See costs.h. */
+/* See units.h. */
 #include "cost/units.h"
 
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 
-/* Kinds of cost, the rows of costs.def. */
+/* Kinds of cost, the rows of units.def. */
 enum cost_kind {
 #define COST(NAME, letter, initial, delay, doc) COST_##NAME,
 #include "cost/units.def"

@@ -4,7 +4,6 @@
 
 #include "base/log.h"
 #include "base/number.h"
-#include "base/text.h"
 #include "data/arrays.h"
 
 enum { CLASSES_MOST = 1 << 20, CHANNELS_MOST = 4096 };

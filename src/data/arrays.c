@@ -315,8 +315,8 @@ static enum status read_labels(const struct array *y, int64_t limit, int64_t *mo
     return STATUS_OK;
 }
 
-/* Of labels from 1 the last class has the number that the first one lacks: a class too many, which
- * training does not show. */
+/* Labels that begin at 1 make a class too many: nothing is of class 0. Training does not show it.
+ */
 static void warn_of_labels_from_1(const struct array *y, const int32_t *label) {
     for (int64_t i = 0; i < y->shape.dim[0]; i++)
         if (label[i] == 0) return;
@@ -469,7 +469,7 @@ static enum status fill(const char *kind, struct array array[ARRAY_ROLES],
 
 enum status arrays_open(const char *kind, array_reader *reader, const char *argument,
                         const struct dataset_config *config, struct dataset *out) {
-    struct array_spec spec;
+    SCOPED(array_spec_free) struct array_spec spec = {0};
     struct array array[ARRAY_ROLES] = {0};
     TRY(array_spec_parse(kind, argument, config->unlabelled, &spec));
     struct arrays *state = MEM_NEW(struct arrays);
@@ -480,7 +480,6 @@ enum status arrays_open(const char *kind, array_reader *reader, const char *argu
     else
         free_state(state);
     for (int role = 0; role < ARRAY_ROLES; role++) array_free(&array[role]);
-    array_spec_free(&spec);
     return status;
 }
 

@@ -3,7 +3,6 @@
 #include "data/augment.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/rng.h"

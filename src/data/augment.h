@@ -4,7 +4,6 @@
 #ifndef DATA_AUGMENT_H
 #define DATA_AUGMENT_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "data/transform.h"

@@ -118,26 +118,20 @@ static enum status append(const char *path, const struct reading *reading,
 
 static enum status add_file(const char *path, const struct reading *reading,
                             struct image_set *set) {
-    struct bytes bytes;
+    SCOPED(bytes_free) struct bytes bytes = {0};
     int64_t records;
     TRY(file_read(path, FILE_LIMIT, &bytes));
-    enum status status = cifar_parse(path, reading->form, bytes.data, bytes.count, &records);
-    if (status == STATUS_OK) {
-        if (records != reading->records)
-            log_warning("%s: %lld records where the original has %lld", path, (long long)records,
-                        (long long)reading->records);
-        status = append(path, reading, bytes.data, records, set);
-    }
-    bytes_free(&bytes);
-    return status;
+    TRY(cifar_parse(path, reading->form, bytes.data, bytes.count, &records));
+    if (records != reading->records)
+        log_warning("%s: %lld records where the original has %lld", path, (long long)records,
+                    (long long)reading->records);
+    return append(path, reading, bytes.data, records, set);
 }
 
 static enum status add_named(const char *folder, const char *name, const struct reading *reading,
                              struct image_set *set) {
-    char *path = mem_format("%s/%s", folder, name);
-    enum status status = add_file(path, reading, set);
-    free(path);
-    return status;
+    SCOPED_FREE char *path = mem_format("%s/%s", folder, name);
+    return add_file(path, reading, set);
 }
 
 /* --- CIFAR-10 --- */

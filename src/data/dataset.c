@@ -92,18 +92,16 @@ enum status dataset_add(const struct dataset_ops *ops) {
 /* "digits mnist:DIR ...", without what may be left out, in lines for a message. The caller frees
  * it. */
 static char *known_usages(int count) {
-    char *words = NULL;
+    SCOPED_FREE char *words = NULL;
     size_t bytes;
     FILE *stream = open_memstream(&words, &bytes);
     for (int i = 0; i < count; i++) {
         struct option_word word = {.name = row(i)->name, .argument = row(i)->argument};
-        char *usage = option_word_usage(&word);
+        SCOPED_FREE char *usage = option_word_usage(&word);
         fprintf(stream, "%s%.*s", i ? " " : "", (int)strcspn(usage, "["), usage);
-        free(usage);
     }
     fclose(stream);
     char *lines = text_wrapped(words, 9, 80); /* behind "  known: " */
-    free(words);
     return lines;
 }
 
@@ -176,11 +174,9 @@ static enum status fail_unknown(const char *spec) {
     if (near)
         return fail(STATUS_USAGE, "unknown data set %s; did you mean %s?",
                     text_quoted(spec, quoted), near);
-    char *known = known_usages(count);
-    enum status status =
-        fail(STATUS_USAGE, "unknown data set %s\n  known: %-s", text_quoted(spec, quoted), known);
-    free(known);
-    return status;
+    SCOPED_FREE char *known = known_usages(count);
+    return fail(STATUS_USAGE, "unknown data set %s\n  known: %-s", text_quoted(spec, quoted),
+                known);
 }
 
 /* Where the path of a spec begins and how long it is; NULL: it has none. */
@@ -198,10 +194,9 @@ void dataset_paths(const char *spec, void (*visit)(void *context, const char *pa
     const struct dataset_ops *ops = find(spec, strcspn(spec, ":"));
     const char *at = path_in(spec, ops, &length);
     if (!at) return;
-    char *path = mem_format("%.*s", (int)length, at);
+    SCOPED_FREE char *path = mem_format("%.*s", (int)length, at);
     visit(context, path);
     if (ops->named) ops->named(at, visit, context);
-    free(path);
 }
 
 char *dataset_absolute(const char *spec) {
@@ -287,12 +282,10 @@ enum status dataset_read_in(const struct dataset *dataset, enum split split, int
 
 enum status dataset_read(const struct dataset *dataset, enum split split, int64_t index,
                          uint64_t key, void *const out[]) {
-    struct region scratch = {0};
+    SCOPED(region_free) struct region scratch = {0};
     if (dataset->scratch_bytes)
         TRY(region_map(dataset->scratch_bytes, "the reading of a sample", &scratch));
-    enum status status = dataset_read_in(dataset, split, index, key, scratch.base, out);
-    region_free(&scratch);
-    return status;
+    return dataset_read_in(dataset, split, index, key, scratch.base, out);
 }
 
 char *dataset_file(const struct dataset *dataset, enum split split, int64_t index) {

@@ -2,6 +2,7 @@
  * attribution): the default data set, since it needs no file. Training applies no augmentation:
  * shifting 8x8 pixels destroys more than it teaches. */
 #include "base/file.h"
+#include "base/mem.h"
 #include "data/idx.h"
 
 /* Mean and standard deviation of the 96,000 training pixels, as of numpy's mean() and std(). */
@@ -22,20 +23,13 @@ static enum status unpack(const char *name, const unsigned char *from, const uns
 static enum status split_open(const char *argument, enum split split, struct image_set *out) {
     (void)argument; /* it takes none */
     bool train = split == SPLIT_TRAIN;
-    struct bytes image = {0}, label = {0};
-    enum status status;
-    TRY_GOTO(unpack("embedded digits images", train ? digits_train_images : digits_test_images,
-                    train ? digits_train_images_end : digits_test_images_end, &image),
-             done);
-    TRY_GOTO(unpack("embedded digits labels", train ? digits_train_labels : digits_test_labels,
-                    train ? digits_train_labels_end : digits_test_labels_end, &label),
-             done);
-    status =
-        idx_images("embedded digits images", image, "embedded digits labels", label, CLASSES, out);
-done:
-    bytes_free(&image);
-    bytes_free(&label);
-    return status;
+    SCOPED(bytes_free) struct bytes image = {0}, label = {0};
+    TRY(unpack("embedded digits images", train ? digits_train_images : digits_test_images,
+               train ? digits_train_images_end : digits_test_images_end, &image));
+    TRY(unpack("embedded digits labels", train ? digits_train_labels : digits_test_labels,
+               train ? digits_train_labels_end : digits_test_labels_end, &label));
+    return idx_images("embedded digits images", image, "embedded digits labels", label, CLASSES,
+                      out);
 }
 
 static const struct image_recipe recipe = {.split = split_open,

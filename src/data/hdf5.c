@@ -1,7 +1,6 @@
 /* hdf5:FILE[,key=value,...]: people's own arrays, the named datasets of one HDF5 file. */
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "data/arrays.h"
 #include "data/hdf5_file.h"
 

@@ -342,12 +342,10 @@ static enum status start_child(const char *path, const struct bytes *bytes,
 }
 
 enum status hdf5_read(const char *path, struct hdf5_array *array, int count) {
-    struct bytes bytes;
+    SCOPED(bytes_free) struct bytes bytes = {0};
     TRY(file_read(path, file_limit, &bytes));
-    enum status status = bytes.count ? start_child(path, &bytes, array, count)
-                                     : fail(STATUS_DATA, "%s: empty, expected an HDF5 file", path);
-    bytes_free(&bytes);
-    return status;
+    return bytes.count ? start_child(path, &bytes, array, count)
+                       : fail(STATUS_DATA, "%s: empty, expected an HDF5 file", path);
 }
 
 void hdf5_version(char *text, size_t bytes) {

@@ -197,11 +197,9 @@ static enum status set_key(const char *spec, char *item, struct place *place) {
 }
 
 static bool is_there(const char *root, const char *name) {
-    char *folder = mem_format("%s/%s", root, name), *list = mem_format("%s.txt", folder);
-    bool there = file_exists(folder) || file_exists(list);
-    free(folder);
-    free(list);
-    return there;
+    SCOPED_FREE char *folder = mem_format("%s/%s", root, name),
+                     *list = mem_format("%s.txt", folder);
+    return file_exists(folder) || file_exists(list);
 }
 
 /* What is for choosing comes before what is for the end; NULL: nothing is there. */
@@ -296,18 +294,16 @@ static char *image_folder_file(const struct dataset *dataset, enum split which, 
  * what a run takes later is then what was planned. Damage shows again where it matters. */
 static void warm_up(const struct dataset *dataset) {
     struct folder_state *state = dataset->state;
-    struct region scratch;
+    SCOPED(region_free) struct region scratch = {0};
     if (region_map(dataset->scratch_bytes, "the reading of a sample", &scratch) != STATUS_OK)
         return;
-    float *image = mem_new(dataset_field_bytes(dataset, 0));
+    SCOPED_FREE float *image = mem_new(dataset_field_bytes(dataset, 0));
     for (int s = 0; s < SPLIT_COUNT; s++)
         for (int64_t i = 0; i < state->split[s].count && i < WARM; i++) {
             struct picture_reading reading;
             read_picture(state, &state->split[s], &state->split[s].sample[i], 0, scratch.base,
                          &reading, image);
         }
-    free(image);
-    region_free(&scratch);
 }
 
 static enum status run_folder_open(const char *argument, const struct dataset_config *config,

@@ -1,5 +1,5 @@
-/* See folder_list.h. Folders are walked by names alone; a file's size is asked of the system, which
- * also tells what is no file. Nothing is opened here. */
+/* See image_folder_list.h. Folders are walked by names alone; a file's size is asked of the system,
+ * which also tells what is no file. Nothing is opened here. */
 #include "data/image_folder_list.h"
 
 #include <errno.h>
@@ -84,10 +84,9 @@ static bool is_above(const struct walk *walk, const struct stat *info) {
 
 /* `below` is the path of something in the split's folder. */
 static enum status walk_one(struct walk *walk, const char *below) {
-    char *path = mem_format("%s/%s", walk->base, below);
+    SCOPED_FREE char *path = mem_format("%s/%s", walk->base, below);
     bool named = is_picture_name(below);
     struct stat info;
-    enum status status = STATUS_OK;
     int error = stat(path, &info) == 0 ? 0 : errno;
     bool folder = !error && S_ISDIR(info.st_mode);
     const char *why = NULL;
@@ -99,29 +98,25 @@ static enum status walk_one(struct walk *walk, const char *below) {
     if (why)
         add_file(walk->files, below, walk->label)->why = why;
     else if (folder)
-        status = walk_folder(walk, below, &info);
+        TRY(walk_folder(walk, below, &info));
     else if (named)
         add_file(walk->files, below, walk->label)->bytes = (int64_t)info.st_size;
-    free(path);
-    return status;
+    return STATUS_OK;
 }
 
 static enum status walk_folder(struct walk *walk, const char *below, const struct stat *info) {
     struct names names;
-    struct arena arena = {0};
-    char *path = mem_format("%s/%s", walk->base, below);
+    SCOPED(arena_free) struct arena arena = {0};
+    SCOPED_FREE char *path = mem_format("%s/%s", walk->base, below);
     walk->above[walk->depth].device = info->st_dev;
     walk->above[walk->depth++].number = info->st_ino;
     enum status status = names_in(path, &arena, &names);
     for (size_t i = 0; i < names.count && status == STATUS_OK; i++) {
-        char *inner = mem_format("%s/%s", below, names.name[i]);
+        SCOPED_FREE char *inner = mem_format("%s/%s", below, names.name[i]);
         status = walk_one(walk, inner);
-        free(inner);
     }
     walk->depth--;
     free(names.name);
-    arena_free(&arena);
-    free(path);
     return status;
 }
 
@@ -164,11 +159,10 @@ static enum status each_line(const char *path,
                              enum status (*line)(void *context, const char *path, int number,
                                                  char *word, char *rest),
                              void *context) {
-    struct bytes bytes;
+    SCOPED(bytes_free) struct bytes bytes = {0};
     TRY(file_read(path, LIST_LIMIT, &bytes));
     char *text = (char *)bytes.data, *next;
-    enum status status = STATUS_OK;
-    for (int number = 1; text && status == STATUS_OK; text = next, number++) {
+    for (int number = 1; text; text = next, number++) {
         next = strchr(text, '\n');
         if (next) *next++ = 0;
         text[strcspn(text, "\r")] = 0;
@@ -176,10 +170,9 @@ static enum status each_line(const char *path,
         char *rest = text + strcspn(text, " \t");
         if (*rest) *rest++ = 0;
         rest += strspn(rest, " \t");
-        if (*text) status = line(context, path, number, text, rest);
+        if (*text) TRY(line(context, path, number, text, rest));
     }
-    bytes_free(&bytes);
-    return status;
+    return STATUS_OK;
 }
 
 struct class_names {
@@ -200,15 +193,13 @@ static enum status class_line(void *context, const char *path, int number, char 
 
 /* A name twice would give a picture two labels. */
 static enum status check_once(const char *path, const struct names *names) {
-    const char **sorted = MEM_ARRAY(const char *, names->count);
-    enum status status = STATUS_OK;
+    SCOPED_FREE const char **sorted = MEM_ARRAY(const char *, names->count);
     memcpy(sorted, names->name, names->count * sizeof *sorted);
     qsort(sorted, names->count, sizeof *sorted, by_name);
-    for (size_t i = 1; i < names->count && status == STATUS_OK; i++)
+    for (size_t i = 1; i < names->count; i++)
         if (strcmp(sorted[i - 1], sorted[i]) == 0)
-            status = fail(STATUS_DATA, "%s: class '%.100s' is there twice", path, sorted[i]);
-    free(sorted);
-    return status;
+            return fail(STATUS_DATA, "%s: class '%.100s' is there twice", path, sorted[i]);
+    return STATUS_OK;
 }
 
 static enum status classes_of_list(const char *path, struct image_folder_classes *out) {
@@ -229,10 +220,9 @@ static enum status classes_of_folders(const char *path, struct image_folder_clas
     enum status status = names_in(path, &out->arena, &names);
     out->folder = names.name;
     for (size_t i = 0; i < names.count; i++) {
-        char *inner = mem_format("%s/%s", path, names.name[i]);
+        SCOPED_FREE char *inner = mem_format("%s/%s", path, names.name[i]);
         struct stat info;
         if (stat(inner, &info) == 0 && S_ISDIR(info.st_mode)) names.name[kept++] = names.name[i];
-        free(inner);
     }
     TRY(status);
     if (kept == 0 && !file_exists(path))
@@ -252,7 +242,7 @@ static enum status classes_of_folders(const char *path, struct image_folder_clas
 }
 
 static bool has_pictures(const char *path) {
-    struct arena arena = {0};
+    SCOPED(arena_free) struct arena arena = {0};
     struct names names;
     struct stat info;
     bool found = false;
@@ -260,39 +250,33 @@ static bool has_pictures(const char *path) {
     if (names_in(path, &arena, &names) != STATUS_OK) names.count = 0;
     for (size_t i = 0; i < names.count; i++) found |= is_picture_name(names.name[i]);
     free(names.name);
-    arena_free(&arena);
     return found;
 }
 
 bool image_folder_has_classes(const char *root) {
-    struct arena arena = {0};
+    SCOPED(arena_free) struct arena arena = {0};
     struct names names;
     bool found = false;
     if (names_in(root, &arena, &names) != STATUS_OK) names.count = 0;
     for (size_t i = 0; i < names.count && !found; i++) {
-        char *path = mem_format("%s/%s", root, names.name[i]);
+        SCOPED_FREE char *path = mem_format("%s/%s", root, names.name[i]);
         found = has_pictures(path);
-        free(path);
     }
     free(names.name);
-    arena_free(&arena);
     return found;
 }
 
 enum status image_folder_classes_read(const char *root, const char *train,
                                       struct image_folder_classes *out) {
-    char *list = mem_format("%s/classes.txt", root), *folder = mem_format("%s/%s", root, train),
-         *files = mem_format("%s.txt", folder);
-    enum status status = STATUS_OK;
+    SCOPED_FREE char *list = mem_format("%s/classes.txt", root),
+                     *folder = mem_format("%s/%s", root, train),
+                     *files = mem_format("%s.txt", folder);
     *out = (struct image_folder_classes){0};
     if (file_exists(list))
-        status = classes_of_list(list, out);
+        TRY(classes_of_list(list, out));
     else if (!file_exists(files))
-        status = classes_of_folders(folder, out);
-    free(list);
-    free(folder);
-    free(files);
-    return status;
+        TRY(classes_of_folders(folder, out));
+    return STATUS_OK;
 }
 
 void image_folder_classes_free(struct image_folder_classes *classes) {
@@ -333,7 +317,7 @@ static enum status file_line(void *context, const char *path, int number, char *
                     path, number, rest);
     if (!listing->classes->folder && label >= listing->classes->count)
         listing->classes->count = label + 1;
-    char *full = mem_format("%s/%s", listing->base, word);
+    SCOPED_FREE char *full = mem_format("%s/%s", listing->base, word);
     struct image_folder_file *file = add_file(listing->files, word, (int32_t)label);
     struct stat info;
     if (stat(full, &info) != 0)
@@ -342,18 +326,17 @@ static enum status file_line(void *context, const char *path, int number, char *
         file->why = "not a regular file";
     else
         file->bytes = (int64_t)info.st_size;
-    free(full);
     return STATUS_OK;
 }
 
 /* Names of folders that are no class. ImageFolder would give them numbers of their own, and so
  * shift those of others. */
 static enum status check_folders(const char *base, const struct image_folder_classes *classes) {
-    struct arena arena = {0};
+    SCOPED(arena_free) struct arena arena = {0};
     struct names names;
     enum status status = names_in(base, &arena, &names);
     for (size_t i = 0; i < names.count && status == STATUS_OK; i++) {
-        char *path = mem_format("%s/%s", base, names.name[i]);
+        SCOPED_FREE char *path = mem_format("%s/%s", base, names.name[i]);
         struct stat info;
         bool folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
         bool known = false;
@@ -361,10 +344,8 @@ static enum status check_folders(const char *base, const struct image_folder_cla
             known = strcmp(classes->folder[c], names.name[i]) == 0;
         if (folder && !known)
             status = fail(STATUS_DATA, "%s: no class of the training pictures is called so", path);
-        free(path);
     }
     free(names.name);
-    arena_free(&arena);
     return status;
 }
 
@@ -384,17 +365,15 @@ static enum status files_of_classes(const char *base, const struct image_folder_
 enum status image_folder_files_read(const char *root, const char *split,
                                     struct image_folder_classes *classes,
                                     struct image_folder_files *out) {
-    char *base = mem_format("%s/%s", root, split), *list = mem_format("%s.txt", base);
+    SCOPED_FREE char *base = mem_format("%s/%s", root, split), *list = mem_format("%s.txt", base);
     struct listing listing = {base, classes, out};
     *out = (struct image_folder_files){0};
-    enum status status = file_exists(list) ? each_line(list, file_line, &listing)
-                                           : files_of_classes(base, classes, out);
-    if (status == STATUS_OK && out->count == 0)
-        status = fail(STATUS_DATA,
-                      "%s: no pictures: no file in it is called *.jpg, *.jpeg or *.png", base);
-    free(base);
-    free(list);
-    return status;
+    TRY(file_exists(list) ? each_line(list, file_line, &listing)
+                          : files_of_classes(base, classes, out));
+    if (out->count == 0)
+        return fail(STATUS_DATA, "%s: no pictures: no file in it is called *.jpg, *.jpeg or *.png",
+                    base);
+    return STATUS_OK;
 }
 
 /* --- pictures without classes --- */
@@ -407,7 +386,7 @@ static int by_path(const void *a, const void *b) {
 static enum status loose_in(const char *base, const struct stat *info,
                             struct image_folder_files *out) {
     struct walk walk = {.base = base, .files = out, .depth = 1};
-    struct arena arena = {0};
+    SCOPED(arena_free) struct arena arena = {0};
     struct names names;
     walk.above[0].device = info->st_dev;
     walk.above[0].number = info->st_ino;
@@ -419,7 +398,6 @@ static enum status loose_in(const char *base, const struct stat *info,
                       "%s: no pictures: no file in it is called *.jpg, *.jpeg or *.png", base);
     if (out->count) qsort(out->file, out->count, sizeof out->file[0], by_path);
     free(names.name);
-    arena_free(&arena);
     return status;
 }
 

@@ -51,10 +51,9 @@ static ssize_t read_some(int fd, unsigned char *to, size_t bytes) {
 
 static bool open_picture(const struct image_folder_split *split, const char *path, int *fd,
                          char why[PICTURE_WHY_BYTES]) {
-    char *full = path_of(split, path);
+    SCOPED_FREE char *full = path_of(split, path);
     *fd = open(full, O_RDONLY | O_CLOEXEC);
     if (*fd < 0) snprintf(why, PICTURE_WHY_BYTES, "%s", strerror(errno));
-    free(full);
     return *fd >= 0;
 }
 
@@ -119,22 +118,18 @@ static void probe_all(struct probe *probe) {
 
 static enum status fail_damaged(const struct image_folder_split *split, const char *path,
                                 const char *why) {
-    char *full = path_of(split, path);
-    enum status status =
-        fail(STATUS_DATA, "%s: damaged picture: %s\n  --damaged skip leaves such pictures out",
-             full, why);
-    free(full);
-    return status;
+    SCOPED_FREE char *full = path_of(split, path);
+    return fail(STATUS_DATA, "%s: damaged picture: %s\n  --damaged skip leaves such pictures out",
+                full, why);
 }
 
 static void warn_damaged(const struct image_folder_split *split, const char *path,
                          const char *why) {
-    char *full = path_of(split, path);
+    SCOPED_FREE char *full = path_of(split, path);
     log_warning("%s: damaged picture, skipped: %s", full, why);
-    free(full);
 }
 
-/* Of messages about all files; those given by name have no folder. */
+/* For messages about all files; files given by name have no folder. */
 static const char *whole_name(const struct image_folder_split *split) {
     return *split->base ? split->base : "--input";
 }

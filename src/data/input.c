@@ -63,12 +63,10 @@ static enum status read_numbers(const struct input *input, const struct field *f
                                 float *out) {
     if (!input->channels_last) return npy_read_rows(input->file, DTYPE_F32, row, 1, out);
     int64_t count = shape_count(&field->shape);
-    float *numbers = MEM_ARRAY(float, count);
-    enum status status = npy_read_rows(input->file, DTYPE_F32, row, 1, numbers);
-    for (int64_t i = 0; i < count && status == STATUS_OK; i++)
-        out[i] = numbers[place_of(input, field, i)];
-    free(numbers);
-    return status;
+    SCOPED_FREE float *numbers = MEM_ARRAY(float, count);
+    TRY(npy_read_rows(input->file, DTYPE_F32, row, 1, numbers));
+    for (int64_t i = 0; i < count; i++) out[i] = numbers[place_of(input, field, i)];
+    return STATUS_OK;
 }
 
 static enum status read_ids(const struct dataset *dataset, const struct field *field, int64_t row,

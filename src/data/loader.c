@@ -72,7 +72,7 @@ static struct sampler sampler_of(const struct dataset *dataset,
                             .replicas = config->replicas,
                             .micro_batches = config->micro_batches,
                             .seed = config->seed,
-                            .shuffle = !config->evaluate && !config->no_shuffle,
+                            .shuffle = !config->evaluate,
                             .drop_last = config->drop_last,
                             .exactly_once = config->evaluate};
 }

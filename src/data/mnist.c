@@ -32,22 +32,13 @@ static enum status find_and_read(const char *folder, const char *name, char **pa
 
 static enum status split_open(const char *folder, enum split split, struct image_set *out) {
     bool train = split == SPLIT_TRAIN;
-    char *image_path = NULL, *label_path = NULL;
-    struct bytes image = {0}, label = {0};
-    enum status status;
-    TRY_GOTO(find_and_read(folder, train ? "train-images-idx3-ubyte" : "t10k-images-idx3-ubyte",
-                           &image_path, &image),
-             done);
-    TRY_GOTO(find_and_read(folder, train ? "train-labels-idx1-ubyte" : "t10k-labels-idx1-ubyte",
-                           &label_path, &label),
-             done);
-    status = idx_images(image_path, image, label_path, label, CLASSES, out);
-done:
-    free(image_path);
-    free(label_path);
-    bytes_free(&image);
-    bytes_free(&label);
-    return status;
+    SCOPED_FREE char *image_path = NULL, *label_path = NULL;
+    SCOPED(bytes_free) struct bytes image = {0}, label = {0};
+    TRY(find_and_read(folder, train ? "train-images-idx3-ubyte" : "t10k-images-idx3-ubyte",
+                      &image_path, &image));
+    TRY(find_and_read(folder, train ? "train-labels-idx1-ubyte" : "t10k-labels-idx1-ubyte",
+                      &label_path, &label));
+    return idx_images(image_path, image, label_path, label, CLASSES, out);
 }
 
 static const struct image_recipe recipe = {.split = split_open,

@@ -1,6 +1,5 @@
 /* npy:DIR[,key=value,...]: people's own arrays in NumPy's files: one .npy file an array in a
  * folder, or one .npz archive, which is named itself or is the only one in the folder. */
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,23 +58,19 @@ static enum status read_array(const struct npy *file, size_t index, const char *
 }
 
 static enum status read_file(const char *path, int role, struct array *out) {
-    struct npy *file;
+    SCOPED(npy_close) struct npy *file = NULL;
     TRY(npy_open(path, &file));
-    enum status status = npy_count(file) == 1 && !*npy_name(file, 0)
-                             ? read_array(file, 0, path, (enum array_role)role, out)
-                             : fail(STATUS_DATA, "%s: an archive, expected one array", path);
-    npy_close(&file);
-    return status;
+    return npy_count(file) == 1 && !*npy_name(file, 0)
+               ? read_array(file, 0, path, (enum array_role)role, out)
+               : fail(STATUS_DATA, "%s: an archive, expected one array", path);
 }
 
 static enum status read_folder(const struct array_spec *spec, struct array out[ARRAY_ROLES]) {
-    enum status status = STATUS_OK;
-    for (int role = 0; role < ARRAY_ROLES && status == STATUS_OK; role++) {
-        char *path = mem_format("%s/%s.npy", spec->path, spec->name[role]);
-        if (file_exists(path) || spec->needed[role]) status = read_file(path, role, &out[role]);
-        free(path);
+    for (int role = 0; role < ARRAY_ROLES; role++) {
+        SCOPED_FREE char *path = mem_format("%s/%s.npy", spec->path, spec->name[role]);
+        if (file_exists(path) || spec->needed[role]) TRY(read_file(path, role, &out[role]));
     }
-    return status;
+    return STATUS_OK;
 }
 
 /* What is no archive may be one array, or something else. */
@@ -107,25 +102,22 @@ static char *names_in(const struct npy *file) {
 
 static enum status read_archive(const char *path, const struct array_spec *spec,
                                 struct array out[ARRAY_ROLES]) {
-    struct npy *file;
+    SCOPED(npy_close) struct npy *file = NULL;
     enum status status = STATUS_OK;
     TRY(npy_open(path, &file));
     if (npy_count(file) == 1 && !*npy_name(file, 0)) status = refuse_one(path, file, spec);
     for (int role = 0; role < ARRAY_ROLES && status == STATUS_OK; role++) {
         size_t index;
         if (npy_find(file, spec->name[role], &index)) {
-            char *label = mem_format("%s: %s", path, spec->name[role]);
+            SCOPED_FREE char *label = mem_format("%s: %s", path, spec->name[role]);
             status = read_array(file, index, label, (enum array_role)role, &out[role]);
-            free(label);
         } else if (spec->needed[role]) {
-            char *names = names_in(file);
+            SCOPED_FREE char *names = names_in(file);
             status =
                 fail(STATUS_DATA, "%s: no array %s in it\n  it has %s; choose: npy:%s,x=NAME%s",
                      path, spec->name[role], names, path, spec->needed[ARRAY_Y] ? ",y=NAME" : "");
-            free(names);
         }
     }
-    npy_close(&file);
     return status;
 }
 
@@ -136,19 +128,16 @@ static enum status read_arrays(const struct array_spec *spec, struct array out[A
                     "%s: cannot open: %s\n  a .npz file, or a folder with %s.npy and %s.npy",
                     spec->path, strerror(errno), spec->name[ARRAY_X], spec->name[ARRAY_Y]);
     if (!S_ISDIR(info.st_mode)) return read_archive(spec->path, spec, out);
-    char *archive = NULL, *first = mem_format("%s/%s.npy", spec->path, spec->name[ARRAY_X]);
+    SCOPED_FREE char *archive = NULL,
+                     *first = mem_format("%s/%s.npy", spec->path, spec->name[ARRAY_X]);
     bool by_files = file_exists(first);
-    enum status status = by_files ? STATUS_OK : find_archive(spec->path, &archive);
-    if (status == STATUS_OK && !by_files && !archive)
-        status = fail(STATUS_DATA,
-                      "%s: neither %s.npy nor a .npz file is in it\n"
-                      "  numpy.save('%s', x) writes one",
-                      spec->path, spec->name[ARRAY_X], first);
-    if (status == STATUS_OK)
-        status = by_files ? read_folder(spec, out) : read_archive(archive, spec, out);
-    free(first);
-    free(archive);
-    return status;
+    if (!by_files) TRY(find_archive(spec->path, &archive));
+    if (!by_files && !archive)
+        return fail(STATUS_DATA,
+                    "%s: neither %s.npy nor a .npz file is in it\n"
+                    "  numpy.save('%s', x) writes one",
+                    spec->path, spec->name[ARRAY_X], first);
+    return by_files ? read_folder(spec, out) : read_archive(archive, spec, out);
 }
 
 static enum status npy_data_open(const char *argument, const struct dataset_config *config,
@@ -164,15 +153,13 @@ static void npy_named(const char *argument, void (*visit)(void *context, const c
     char *text = mem_text(argument), *rest = text, *item;
     const char *folder = strsep(&rest, ",");
     for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++) {
-        char *path = mem_format("%s/%s.npy", folder, usual[i]);
+        SCOPED_FREE char *path = mem_format("%s/%s.npy", folder, usual[i]);
         visit(context, path);
-        free(path);
     }
     while ((item = strsep(&rest, ","))) {
         const char *key = strsep(&item, "=");
-        char *path = mem_format("%s/%s.npy", folder, item ? item : "");
+        SCOPED_FREE char *path = mem_format("%s/%s.npy", folder, item ? item : "");
         if (item && TEXT_FIND(key, keys) >= 0) visit(context, path);
-        free(path);
     }
     free(text);
 }

@@ -33,9 +33,8 @@ static json_t *numbers_json(const float *numbers, int64_t count) {
 static json_t *names_json(const struct dataset *dataset) {
     json_t *list = json_array();
     for (int64_t c = 0; dataset->names && c < dataset->classes; c++) {
-        char *name = text_mended(dataset->names[c]);
+        SCOPED_FREE char *name = text_mended(dataset->names[c]);
         json_array_append_new(list, json_string(name));
-        free(name);
     }
     return list;
 }
@@ -48,22 +47,18 @@ static int64_t channels_of(const struct dataset *dataset) {
 
 enum status outline_write(const struct dataset *dataset, const char *path) {
     json_t *fields = json_array();
-    char *spec = text_mended(dataset->spec);
+    SCOPED_FREE char *spec = text_mended(dataset->spec);
     for (int f = 0; f < dataset->field_count; f++)
         json_array_append_new(fields, field_json(&dataset->field[f]));
-    json_t *root =
+    json_auto_t *root =
         json_pack("{s:s, s:o, s:I, s:I, s:o, s:o, s:b, s:o}", "data", spec, "fields", fields,
                   "classes", (json_int_t)dataset->classes, "vocabulary", (json_int_t)dataset->vocab,
                   "mean", numbers_json(dataset->mean, channels_of(dataset)), "std",
                   numbers_json(dataset->std, channels_of(dataset)), "centre",
                   dataset->frame == FRAME_CENTRE, "names", names_json(dataset));
-    char *text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+    SCOPED_FREE char *text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
     CHECK(text, "%s: the outline of a data set is no JSON", path);
-    enum status status = file_write_text(path, text);
-    json_decref(root);
-    free(text);
-    free(spec);
-    return status;
+    return file_write_text(path, text);
 }
 
 /* --- reading --- */
@@ -195,24 +190,17 @@ static enum status read_root(const struct json_file *file, struct dataset *out) 
 }
 
 enum status outline_read(const char *path, struct dataset **out) {
-    struct bytes text;
-    struct json_file file;
+    SCOPED(bytes_free) struct bytes text = {0};
+    SCOPED(json_file_free) struct json_file file = {0};
     TRY(file_read(path, FILE_LIMIT, &text));
-    struct dataset *dataset = MEM_NEW(struct dataset);
+    SCOPED(dataset_free) struct dataset *dataset = MEM_NEW(struct dataset);
     dataset->ops = &ops;
     dataset->state = MEM_NEW(struct outline);
-    enum status status =
-        json_file_parse(path, (const char *)text.data, text.count, STATUS_DATA, &file);
-    if (status == STATUS_OK) {
-        status = read_root(&file, dataset);
-        json_file_free(&file);
-    }
-    bytes_free(&text);
-    if (status == STATUS_OK)
-        *out = dataset;
-    else
-        dataset_free(&dataset);
-    return status;
+    TRY(json_file_parse(path, (const char *)text.data, text.count, STATUS_DATA, &file));
+    TRY(read_root(&file, dataset));
+    *out = dataset;
+    dataset = NULL;
+    return STATUS_OK;
 }
 
 struct dataset *outline_of_pictures(int64_t side, int64_t classes) {
@@ -243,7 +231,7 @@ static enum status check_shape(const struct dataset *outline, const struct field
 
 static enum status check_name(const struct dataset *outline, const struct dataset *data,
                               int64_t class) {
-    char *name = text_mended(data->names[class]);
+    SCOPED_FREE char *name = text_mended(data->names[class]);
     enum status status = STATUS_OK;
     if (strcmp(name, outline->names[class]) != 0)
         status =
@@ -251,7 +239,6 @@ static enum status check_name(const struct dataset *outline, const struct datase
                  "%s: class %lld is '%.40s', of the model '%.40s'\n"
                  "  classes.txt in a folder gives their order; predict needs none: --input DIR",
                  data->spec, (long long)class, name, outline->names[class]);
-    free(name);
     return status;
 }
 
@@ -276,16 +263,14 @@ static bool has_normalisation(const struct dataset *dataset) {
 }
 
 /* Other pixels than the model knows are no mistake that it can show: its answers are only worse.
- * Of arrays of reals nobody knows what was done to them. */
+ * Nobody knows how arrays of reals were normalised. */
 static void compare_normalisation(const struct dataset *outline, const struct dataset *data) {
     if (!has_normalisation(outline) || !has_normalisation(data)) return;
-    char *trained = normalisation_text(outline), *now = normalisation_text(data);
+    SCOPED_FREE char *trained = normalisation_text(outline), *now = normalisation_text(data);
     if (strcmp(trained, now) != 0)
         log_warning("%s: images are normalised by %s, those that the model was trained on by %s\n"
                     "  npy: and hdf5: take keys: mean=M,std=S",
                     data->spec, now, trained);
-    free(trained);
-    free(now);
 }
 
 enum status outline_check(const struct dataset *outline, const struct dataset *data) {

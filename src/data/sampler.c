@@ -1,11 +1,6 @@
 /* Arithmetic of the deal, and torch's permutation: a forward Fisher-Yates shuffle on MT19937. */
 #include "data/sampler.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/log.h"
-#include "base/mem.h"
 #include "base/rng.h"
 
 /* torch draws 64 bits from this length on, where the bias of `word % n` with 32 bits would show. */

@@ -104,16 +104,15 @@ static enum status check_tokens(const char *path, const struct bytes *file,
 
 static enum status read_split(const char *folder, const char *name, int64_t seq, struct bytes *file,
                               struct tokens_header *header) {
-    char *path = mem_format("%s/%s", folder, name);
-    enum status status = announced_read(path, &kind, file);
-    if (status == STATUS_OK) status = parse_header(path, file->data, file->count, header);
-    if (status == STATUS_OK) status = check_tokens(path, file, header);
-    if (status == STATUS_OK && header->count < (uint64_t)seq + 1)
-        status =
-            fail(STATUS_DATA, "%s: %llu tokens, a row of %lld needs %lld\n  give a smaller --seq",
-                 path, (unsigned long long)header->count, (long long)seq, (long long)seq + 1);
-    free(path);
-    return status;
+    SCOPED_FREE char *path = mem_format("%s/%s", folder, name);
+    TRY(announced_read(path, &kind, file));
+    TRY(parse_header(path, file->data, file->count, header));
+    TRY(check_tokens(path, file, header));
+    if (header->count < (uint64_t)seq + 1)
+        return fail(STATUS_DATA,
+                    "%s: %llu tokens, a row of %lld needs %lld\n  give a smaller --seq", path,
+                    (unsigned long long)header->count, (long long)seq, (long long)seq + 1);
+    return STATUS_OK;
 }
 
 static void free_state(struct tokens *state) {

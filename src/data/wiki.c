@@ -149,7 +149,7 @@ static int by_name(const struct dirent **a, const struct dirent **b) {
 
 static enum status read_split(const char *folder, const char *pattern, struct wiki *wiki,
                               struct rows *rows) {
-    struct dirent **entries;
+    SCOPED_FREE struct dirent **entries = NULL;
     int count = scandir(folder, &entries, NULL, by_name), found = 0;
     if (count < 0)
         return fail(STATUS_DATA, "%s: cannot list the folder: %s", folder, strerror(errno));
@@ -165,13 +165,12 @@ static enum status read_split(const char *folder, const char *pattern, struct wi
     }
     if (status == STATUS_OK && found == 0)
         status = fail(STATUS_DATA, "%s: no file %s is there", folder, pattern);
-    free(entries);
     return status;
 }
 
 static enum status read_vocab(const char *folder, int64_t *vocab) {
-    char *path = mem_format("%s/vocab.txt", folder);
-    struct bytes bytes = {0};
+    SCOPED_FREE char *path = mem_format("%s/vocab.txt", folder);
+    SCOPED(bytes_free) struct bytes bytes = {0};
     enum status status = STATUS_OK;
     *vocab = VOCAB_DEFAULT;
     if (file_exists(path) && (status = file_read(path, VOCAB_FILE_LIMIT, &bytes)) == STATUS_OK) {
@@ -179,8 +178,6 @@ static enum status read_vocab(const char *folder, int64_t *vocab) {
         for (size_t i = 0; i < bytes.count; i++) *vocab += bytes.data[i] == '\n';
         if (*vocab == 0) status = fail(STATUS_DATA, "%s: empty, expected one token a line", path);
     }
-    bytes_free(&bytes);
-    free(path);
     return status;
 }
 

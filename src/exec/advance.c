@@ -5,10 +5,8 @@
  * ranks happens in engine_wait, so one process can drive many ranks, and a wait that lasts is
  * explained from one place. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "exec/handlers.h"
 #include "exec/state.h"
 #include "exec/timed.h"

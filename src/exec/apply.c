@@ -2,13 +2,11 @@
  * The first pipeline runs it; others take part in what they share, as in a round without samples.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/mem.h"
 #include "exec/engine.h"
 #include "exec/state.h"
-#include "exec/tally.h"
 
 int64_t engine_apply_samples(const struct engine *engine, int64_t samples) {
     int64_t small = engine->plan->config.forward_batch, large = engine->plan->eval_batch;

@@ -113,9 +113,8 @@ static enum status remove_old(const struct checkpoint_config *config,
             kept += step != state->best_step;
             continue;
         }
-        char *path = step_folder(config->folder, step);
+        SCOPED_FREE char *path = step_folder(config->folder, step);
         status = folder_remove(path);
-        free(path);
     }
     free(list.step);
     return status;
@@ -146,9 +145,8 @@ static enum status set_aside_passed(const struct checkpoint_config *config,
     for (size_t i = 0; i < list.count && status == STATUS_OK; i++) {
         bool passed = list.step[i] > state->saved_step && list.step[i] < state->step;
         if (!passed && list.step[i] != state->step) continue;
-        char *path = step_folder(config->folder, list.step[i]);
+        SCOPED_FREE char *path = step_folder(config->folder, list.step[i]);
         status = set_aside(path);
-        free(path);
     }
     free(list.step);
     return status;
@@ -157,9 +155,9 @@ static enum status set_aside_passed(const struct checkpoint_config *config,
 /* Made anew at each save, so that a link lost in a crash comes back. A link cannot be replaced in
  * place: a new one is renamed over it. */
 static enum status link_best(const struct checkpoint_config *config, int64_t step) {
-    char *link = mem_format("%s/best", config->folder),
-         *temporary = mem_format("%s/.step-best", config->folder),
-         *folder = step_folder(config->folder, step);
+    SCOPED_FREE char *link = mem_format("%s/best", config->folder),
+                     *temporary = mem_format("%s/.step-best", config->folder),
+                     *folder = step_folder(config->folder, step);
     char target[32];
     snprintf(target, sizeof target, "step-%08lld", (long long)step);
     enum status status = STATUS_OK;
@@ -169,9 +167,6 @@ static enum status link_best(const struct checkpoint_config *config, int64_t ste
             status = fail(STATUS_DATA, "%s: cannot link to %s: %s", link, target, strerror(errno));
         if (status != STATUS_OK) unlink(temporary);
     }
-    free(link);
-    free(temporary);
-    free(folder);
     return status;
 }
 
@@ -210,17 +205,14 @@ static enum status seal(const struct saving *saving, const struct manifest_file 
                                 .files = files,
                                 .file_count = count};
     const struct engine_clock *clock = saving->clock;
-    double *numbers = NULL;
+    SCOPED_FREE double *numbers = NULL;
     if (clock) {
         manifest.clock_count = clock->save(clock->context, NULL);
         manifest.clock = numbers = MEM_ARRAY(double, manifest.clock_count);
         clock->save(clock->context, numbers);
     }
-    char *path = mem_format("%s/manifest.json", saving->temporary);
-    enum status status = manifest_write(&manifest, path);
-    free(path);
-    free(numbers);
-    TRY(status);
+    SCOPED_FREE char *path = mem_format("%s/manifest.json", saving->temporary);
+    TRY(manifest_write(&manifest, path));
     return folder_sync(saving->temporary);
 }
 
@@ -261,24 +253,22 @@ enum status checkpoint_save_model(struct engine *engine, const char *folder) {
 
 static enum status check_file(const char *folder, const char *name,
                               const struct safetensors_mark *mark) {
-    char *path = mem_format("%s/%s", folder, name);
+    SCOPED_FREE char *path = mem_format("%s/%s", folder, name);
     struct safetensors_mark found;
-    enum status status = safetensors_checksum(path, &found);
-    if (status == STATUS_OK && (found.bytes != mark->bytes || found.crc32c != mark->crc32c))
-        status = fail(STATUS_DATA,
-                      "%s: has %llu bytes with checksum %08x, its manifest says %llu and %08x",
-                      path, (unsigned long long)found.bytes, found.crc32c,
-                      (unsigned long long)mark->bytes, mark->crc32c);
-    free(path);
-    return status;
+    TRY(safetensors_checksum(path, &found));
+    if (found.bytes != mark->bytes || found.crc32c != mark->crc32c)
+        return fail(STATUS_DATA,
+                    "%s: has %llu bytes with checksum %08x, its manifest says %llu and %08x", path,
+                    (unsigned long long)found.bytes, found.crc32c, (unsigned long long)mark->bytes,
+                    mark->crc32c);
+    return STATUS_OK;
 }
 
 /* Reads manifest and checksums only: nothing of the engine is touched by a damaged checkpoint. */
 static enum status check_whole(const char *folder, int64_t step, struct manifest *manifest) {
-    char *path = mem_format("%s/manifest.json", folder);
-    enum status status = manifest_read(path, manifest);
-    free(path);
-    TRY(status);
+    SCOPED_FREE char *path = mem_format("%s/manifest.json", folder);
+    TRY(manifest_read(path, manifest));
+    enum status status = STATUS_OK;
     if (manifest->state.step != step)
         status = fail(STATUS_DATA, "%s: its manifest is of step %lld", folder,
                       (long long)manifest->state.step);
@@ -305,12 +295,11 @@ static enum status each_part(const struct plan *plan, struct engine *engine, con
     enum status status = STATUS_OK;
     for (int p = 0; p < PART_COUNT && status == STATUS_OK; p++) {
         int count;
-        char **paths = part_paths(folder, manifest, p, &count);
+        SCOPED_FREE char **paths = part_paths(folder, manifest, p, &count);
         enum tensor_part part = (enum tensor_part)p;
         status = engine ? tensors_read(engine_store(engine), part, folder, paths, count)
                         : tensors_check(plan->store, part, folder, paths, count);
         for (int i = 0; i < count; i++) free(paths[i]);
-        free(paths);
     }
     return status;
 }
@@ -340,7 +329,7 @@ static enum status load_checkpoint(struct resumption *resumption, const char *fo
 /* Tries one; *whole is false when it was damaged and is passed over. */
 static enum status resume_from(struct resumption *resumption, int64_t step, bool *whole) {
     const struct checkpoint_config *config = resumption->config;
-    char *folder = step_folder(config->folder, step);
+    SCOPED_FREE char *folder = step_folder(config->folder, step);
     struct manifest manifest;
     enum status status = check_whole(folder, step, &manifest);
     *whole = status == STATUS_OK;
@@ -355,7 +344,6 @@ static enum status resume_from(struct resumption *resumption, int64_t step, bool
                     "nevertheless, move it out of %s",
                     folder, config->folder);
     }
-    free(folder);
     return status;
 }
 
@@ -388,15 +376,13 @@ static bool reads_itself(const struct plan *plan) {
 /* The first rank has found it whole. */
 static enum status read_own(struct resumption *resumption, int64_t step) {
     struct manifest manifest;
-    char *folder = step_folder(resumption->config->folder, step),
-         *path = mem_format("%s/manifest.json", folder);
+    SCOPED_FREE char *folder = step_folder(resumption->config->folder, step),
+                     *path = mem_format("%s/manifest.json", folder);
     enum status status = manifest_read(path, &manifest);
     if (status == STATUS_OK) {
         status = load_files(resumption->engine, folder, &manifest);
         manifest_free(&manifest);
     }
-    free(path);
-    free(folder);
     return status;
 }
 
@@ -414,7 +400,7 @@ static enum status check_all_read(const struct resumption *resumption,
         for (int r = 0; r < ranks; r++) held += all[r].tensors[p];
         if (held == in_all) continue;
         return fail(STATUS_DATA, "%s/step-%08lld: %s has %llu tensors, the ranks hold %llu",
-                    resumption->config->folder, (long long)all[0].state.step, tensor_part_names[p],
+                    resumption->config->folder, (long long)all[0].state.step, tensors_part_names[p],
                     (unsigned long long)in_all, (unsigned long long)held);
     }
     return STATUS_OK;
@@ -448,12 +434,11 @@ enum status checkpoint_resume(const struct checkpoint_config *config, struct eng
                               struct checkpoint_state *state, bool *found) {
     struct resumption resumption = {.config = config, .engine = engine, .report.state = *state};
     int ranks = engine ? comm_size(engine_comm(engine)) : 1;
-    struct resume_report *all = MEM_ARRAY(struct resume_report, ranks);
+    SCOPED_FREE struct resume_report *all = MEM_ARRAY(struct resume_report, ranks);
     enum status status = engine ? resume_together(&resumption, all) : find_newest(&resumption);
     const struct resume_report *first = engine ? &all[0] : &resumption.report;
     *found = first->found;
     if (status == STATUS_OK && first->found) *state = first->state;
-    free(all);
     return status;
 }
 

@@ -4,9 +4,7 @@
  * steps: each member puts its slices of an array there, they are gathered, and whoever holds the
  * first element of a cut tensor keeps it, in plain order, until WRITE. Slices are those of a
  * reduce-scatter of the bucket (comm_slice). Tensors that lie in one slice need no copy. */
-#include <stdlib.h>
 
-#include "base/log.h"
 #include "base/mem.h"
 #include "exec/handlers.h"
 #include "exec/saving.h"

@@ -2,12 +2,10 @@
 #include "exec/engine.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "exec/state.h"
 #include "exec/tally.h"
 
@@ -97,13 +95,17 @@ static int64_t step_in_epoch(const struct engine *engine) {
     return engine->state->next.sample / engine->plan->config.batch;
 }
 
-void engine_find_place(struct engine *engine, bool new) {
+void engine_find_place(struct engine *engine) {
     int64_t number = engine->state->done.step;
     for (int i = 0; i < STEP_RING; i++) step_renew(&engine->ring[i], -1);
     engine->step = &engine->ring[number % STEP_RING];
     step_renew(engine->step, number);
-    if (engine->train && !(new &&number == 0))
-        loader_seek(engine->train, engine->state->next.epoch, step_in_epoch(engine));
+}
+
+int64_t engine_steps_left(const struct engine *engine) {
+    const struct run_config *config = &engine->plan->config;
+    return config->steps - engine->state->next.epoch * config->steps_per_epoch -
+           step_in_epoch(engine);
 }
 
 void engine_seek(struct engine *engine, int64_t step) {
@@ -111,7 +113,8 @@ void engine_seek(struct engine *engine, int64_t step) {
     engine->state->done.step = step;
     engine->state->next = (struct train_position){step / config->steps_per_epoch,
                                                   step % config->steps_per_epoch * config->batch};
-    engine_find_place(engine, false);
+    engine_find_place(engine);
+    if (engine->train) loader_seek(engine->train, engine->state->next.epoch, step_in_epoch(engine));
 }
 
 enum status engine_check_place(const struct train_state *state, const struct plan *plan) {

@@ -86,8 +86,7 @@ struct engine;
 /* How the ranks of a run meet. It survives a new plan, whose engine has another communicator. */
 struct engine_meeting {
     void *context;
-    /* Collective over the ranks, blocking. Opens the communicator of a plan; NULL: there is one
-     * rank. */
+    /* Collective, blocking. Opens the communicator of a plan; NULL: there is one rank. */
     enum status (*open)(void *context, const struct plan *plan, struct comm **out);
     const struct engine_clock *clock; /* of virtual time; NULL: the wall clock's */
 };
@@ -133,9 +132,10 @@ struct loader_spent engine_loading(const struct engine *engine);
 const struct plan *engine_plan(const struct engine *engine);
 struct train_state *engine_state(const struct engine *engine);
 
-/* Local. The next step to run; moving there after a checkpoint was loaded. Blocks for reads under
- * way. */
+/* Local. The next step to run; steps of the plan that are still to run, from the sample that is
+ * next; moving to a step after a checkpoint was loaded, which blocks for reads under way. */
 int64_t engine_next_step(const struct engine *engine);
+int64_t engine_steps_left(const struct engine *engine);
 void engine_seek(struct engine *engine, int64_t step);
 
 /* Local. Whether a failure was this rank's alone: others do not know of it, and wait. */

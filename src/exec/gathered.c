@@ -1,6 +1,5 @@
 /* Sliced parameters between steps: gathered bucket by bucket for whoever wants to see them whole.
  */
-#include <stdlib.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -41,14 +40,11 @@ static enum status visit_bucket(struct engine *engine, const struct bucket *buck
     const struct state_layout *layout = engine->store->layout;
     for (int i = bucket->first; i < bucket->first + bucket->count; i++) {
         const struct state_item *item = &layout->params[layout->order[i]];
-        if (!store_answers(item)) continue;
-        void *plain = mem_new(tensor_type_bytes(&item->type));
-        enum status status =
-            layout_to_plain(engine->plan->device, item->layout,
-                            store_read_param(engine->store, layout->order[i]).data, plain);
-        if (status == STATUS_OK) status = visit(context, layout->order[i], plain);
-        free(plain);
-        TRY(status);
+        if (!state_answers(item)) continue;
+        SCOPED_FREE void *plain = mem_new(tensor_type_bytes(&item->type));
+        TRY(layout_to_plain(engine->plan->device, item->layout,
+                            store_read_param(engine->store, layout->order[i]).data, plain));
+        TRY(visit(context, layout->order[i], plain));
     }
     return STATUS_OK;
 }

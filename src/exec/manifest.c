@@ -13,18 +13,11 @@
 #include <jansson.h>
 
 #include "base/file.h"
-#include "base/hash.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/option.h"
 
 enum { FORMAT = 1, MAX_MANIFEST_BYTES = 64 << 20 };
-
-static uint32_t content_check(const json_t *root) {
-    char *text = json_dumps(root, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
-    uint32_t crc = text ? crc32c(0, text, strlen(text)) : 0;
-    free(text);
-    return crc;
-}
 
 static json_t *facts_object(const struct manifest *manifest) {
     json_t *object = json_object();
@@ -55,26 +48,22 @@ static json_t *clock_list(const struct manifest *manifest) {
 
 char *manifest_print(const struct manifest *manifest) {
     const struct checkpoint_state *state = &manifest->state;
-    json_t *root =
+    json_auto_t *root =
         json_pack("{s:i, s:I, s:I, s:o, s:o, s:o}", "format", (int)FORMAT, "step",
                   (json_int_t)state->step, "best_step", (json_int_t)state->best_step, "best_score",
                   state->best_step >= 0 ? json_real(state->best_score) : json_null(), "facts",
                   facts_object(manifest), "files", files_object(manifest));
     if (manifest->clock_count) json_object_set_new(root, "clock", clock_list(manifest));
     char check[16];
-    snprintf(check, sizeof check, "%08x", content_check(root));
+    snprintf(check, sizeof check, "%08x", json_content_check(root));
     json_object_set_new(root, "check", json_string(check));
-    char *text = json_dumps(root, JSON_INDENT(1) | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
-    json_decref(root);
-    return text;
+    return json_dumps(root, JSON_INDENT(1) | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
 }
 
 enum status manifest_write(const struct manifest *manifest, const char *path) {
-    char *text = manifest_print(manifest);
+    SCOPED_FREE char *text = manifest_print(manifest);
     if (!text) return fail(STATUS_BUG, "%s: the manifest cannot be written as JSON", path);
-    enum status status = file_write_text(path, text);
-    free(text);
-    return status;
+    return file_write_text(path, text);
 }
 
 /* Eight hexadecimal digits, as %08x writes them. */
@@ -182,7 +171,7 @@ static enum status read_root(json_t *root, const char *path, struct manifest *ou
     if (!read_crc(json_string_value(json_object_get(root, "check")), &stated))
         return fail(STATUS_DATA, "%s: has no check", path);
     json_object_del(root, "check");
-    uint32_t found = content_check(root);
+    uint32_t found = json_content_check(root);
     if (found != stated)
         return fail(STATUS_DATA, "%s: content has checksum %08x, it states %08x", path, found,
                     stated);
@@ -212,21 +201,17 @@ enum status manifest_parse(const char *path, const void *text, size_t bytes, str
 }
 
 enum status manifest_read(const char *path, struct manifest *out) {
-    struct bytes text;
+    SCOPED(bytes_free) struct bytes text = {0};
     TRY(file_read(path, MAX_MANIFEST_BYTES, &text));
-    enum status status = manifest_parse(path, text.data, text.count, out);
-    bytes_free(&text);
-    return status;
+    return manifest_parse(path, text.data, text.count, out);
 }
 
 bool manifest_is_one(const char *path) {
-    json_t *root = file_is_regular(path) ? json_load_file(path, 0, NULL) : NULL;
-    bool is = json_is_integer(json_object_get(root, "format")) &&
-              json_is_integer(json_object_get(root, "step")) &&
-              json_is_object(json_object_get(root, "files")) &&
-              json_is_string(json_object_get(root, "check"));
-    json_decref(root);
-    return is;
+    json_auto_t *root = file_is_regular(path) ? json_load_file(path, 0, NULL) : NULL;
+    return json_is_integer(json_object_get(root, "format")) &&
+           json_is_integer(json_object_get(root, "step")) &&
+           json_is_object(json_object_get(root, "files")) &&
+           json_is_string(json_object_get(root, "check"));
 }
 
 void manifest_free(struct manifest *manifest) {

@@ -53,7 +53,7 @@ static enum status take_tensor(void *context, const struct tensor_value *tensor,
                                int item) {
     struct taker *taker = context;
     struct engine *engine = taker->engine;
-    const struct tensor_value *own = tensor_value_find(engine->state->values, tensor);
+    const struct tensor_value *own = tensors_find_value(engine->state->values, tensor);
     void *plain = own ? own->plain : mem_new(tensor->bytes);
     enum status status = engine_share_bytes(engine, own, plain, tensor->bytes);
     if (status == STATUS_NO)
@@ -81,6 +81,6 @@ enum status engine_change_plan(struct engine **engine, const struct plan *plan) 
         engine_close(engine);
         status = engine_open(&config, engine);
     }
-    tensor_values_free(&state->values);
+    tensors_free_values(&state->values);
     return status == STATUS_OK ? engine_start(*engine) : status;
 }

@@ -74,7 +74,7 @@ static const char *bad_param(const struct engine *engine, int *value) {
     const struct store *store = engine->store;
     int params = state_array(store->layout, ARRAY_PARAM, 0);
     for (int p = 0; p < store->layout->param_count; p++) {
-        if (!store_holds(&store->layout->params[p])) continue;
+        if (!state_holds(&store->layout->params[p])) continue;
         *value = engine->plan->micro[0].graph->params[p].value;
         if (is_bad_part(store, params, &store->layout->params[p]))
             return store->layout->params[p].name;
@@ -87,7 +87,7 @@ const char *numeric_bad_gradient(const struct engine *engine, int grad) {
     if (engine->plan->chunk_count == 0) return NULL; /* a driver has none */
     int array = state_array(store->layout, ARRAY_GRAD, grad);
     for (int p = 0; p < store->layout->param_count; p++) {
-        if (!store_holds(&store->layout->params[p])) continue;
+        if (!state_holds(&store->layout->params[p])) continue;
         if (is_bad_part(store, array, &store->layout->params[p]))
             return store->layout->params[p].name;
     }

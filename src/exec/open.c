@@ -70,9 +70,9 @@ static void bind_fixed(struct engine *engine, struct runnable *runnable, int chu
     int buffers = state_array(engine->store->layout, ARRAY_BUFFER, 0);
     for (int v = 0; v < graph->value_count; v++) {
         const struct value *root = &graph->values[graph->values[v].root];
-        if (root->kind == VALUE_PARAM && store_holds(&layout->params[root->index]))
+        if (root->kind == VALUE_PARAM && state_holds(&layout->params[root->index]))
             address[v] = store_read_param(engine->store, root->index).data;
-        else if (root->kind == VALUE_BUFFER && store_holds(&layout->buffers[root->index]))
+        else if (root->kind == VALUE_BUFFER && state_holds(&layout->buffers[root->index]))
             address[v] = store_tensor(engine->store, buffers, root->index).data;
         else if (root->kind == VALUE_LOCAL && placement->offset[v] != PLACED_ELSEWHERE)
             address[v] = (placement->in_shared[v] ? shared : own) + placement->offset[v];
@@ -108,6 +108,8 @@ static enum status make_runnables(struct engine *engine) {
 static enum status open_loaders(struct engine *engine) {
     struct loader_config config = engine->plan->train_loader;
     if (engine->plan->chunk_count == 0) return STATUS_OK; /* a rank without a stage reads nothing */
+    config.start_epoch = engine->state->next.epoch;
+    config.start_step = engine->state->next.sample / engine->plan->config.batch;
     config.end_step = engine->plan->config.steps;
     if (config.end_step > 0)
         TRY(loader_open(engine->plan->config.dataset, &config, &engine->train));
@@ -227,7 +229,7 @@ static enum status set_up(struct engine *engine) {
                             (void **)&engine->scratch));
     TRY(make_runnables(engine));
     TRY(open_loaders(engine));
-    engine_find_place(engine, true);
+    engine_find_place(engine);
     return STATUS_OK;
 }
 

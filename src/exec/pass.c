@@ -1,11 +1,7 @@
 /* Running the nodes of a graph, and reading what a forward pass counted. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "exec/state.h"
 #include "exec/tally.h"
 

@@ -3,7 +3,6 @@
 #ifndef EXEC_POSTED_H
 #define EXEC_POSTED_H
 
-#include "comm/comm.h"
 #include "program/resource.h"
 
 struct engine;

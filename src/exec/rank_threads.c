@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
 
@@ -117,7 +116,7 @@ enum status rank_threads_failed(const struct rank_threads *threads) {
 
 /* A rank that failed before had none to tell the others through. */
 static enum status open_all(struct rank_threads *threads, const struct plan *plan) {
-    struct comm **comms = MEM_ARRAY(struct comm *, threads->count);
+    SCOPED_FREE struct comm **comms = MEM_ARRAY(struct comm *, threads->count);
     size_t heap, channels;
     plan_most_shared_bytes(plan, &heap, &channels);
     enum status status = comm_open_threads(threads->count, heap, channels, comms);
@@ -128,7 +127,6 @@ static enum status open_all(struct rank_threads *threads, const struct plan *pla
     if (status == STATUS_OK && threads->broken >= 0) comm_abort(comms[0], threads->broken);
     pthread_cond_broadcast(&threads->news);
     pthread_mutex_unlock(&threads->lock);
-    free(comms);
     return status;
 }
 

@@ -6,7 +6,6 @@
  * PART.safetensors; where several do, files are numbered and an index names the one of each
  * tensor, as Hugging Face does it. */
 #include <stdlib.h>
-#include <string.h>
 
 #include <jansson.h>
 
@@ -113,7 +112,7 @@ static struct writers writers_of(const struct saving *saving, int part, int memb
 }
 
 static char *file_name(int part, struct writers writers) {
-    const char *name = tensor_part_names[part];
+    const char *name = tensors_part_names[part];
     if (writers.count == 1) return mem_format("%s.safetensors", name);
     return mem_format("%s-%05d-of-%05d.safetensors", name, writers.number + 1, writers.count);
 }
@@ -123,19 +122,15 @@ static enum status write_part(struct engine *engine, int part, struct writers wr
     struct tensor_share share = share_of(engine);
     if (saving->values)
         return tensors_keep(engine->store, (enum tensor_part)part, &share, saving->values);
-    char *name = file_name(part, writers), *path = mem_format("%s/%s", saving->temporary, name);
-    enum status status = STATUS_OK;
+    SCOPED_FREE char *name = file_name(part, writers),
+                     *path = mem_format("%s/%s", saving->temporary, name);
     if (!file_exists(saving->temporary))
-        status = fail(STATUS_DATA,
-                      "%s: this rank writes a part of the checkpoint and does not see the folder "
-                      "that rank 0 made\n  all ranks need the folder --out, on a disk they share",
-                      saving->temporary);
-    if (status == STATUS_OK)
-        status = tensors_write(engine->store, (enum tensor_part)part, &share, path,
-                               &saving->own.mark[part]);
-    free(path);
-    free(name);
-    return status;
+        return fail(STATUS_DATA,
+                    "%s: this rank writes a part of the checkpoint and does not see the folder "
+                    "that rank 0 made\n  all ranks need the folder --out, on a disk they share",
+                    saving->temporary);
+    return tensors_write(engine->store, (enum tensor_part)part, &share, path,
+                         &saving->own.mark[part]);
 }
 
 /* A failure is told at COMMIT's first meeting. */
@@ -153,16 +148,14 @@ enum status run_WRITE(struct engine *engine, const struct instr *instr) {
 
 /* The names of a file's tensors into the index. */
 static enum status index_file(const char *folder, const char *name, json_t *map, uint64_t *bytes) {
-    char *path = mem_format("%s/%s", folder, name);
-    struct safetensors *file = NULL;
-    enum status status = safetensors_open(path, &file);
-    for (size_t i = 0; status == STATUS_OK && i < safetensors_count(file); i++) {
+    SCOPED_FREE char *path = mem_format("%s/%s", folder, name);
+    SCOPED(safetensors_close) struct safetensors *file = NULL;
+    TRY(safetensors_open(path, &file));
+    for (size_t i = 0; i < safetensors_count(file); i++) {
         *bytes += safetensors_at(file, i)->bytes;
         json_object_set_new(map, safetensors_at(file, i)->name, json_string(name));
     }
-    safetensors_close(&file);
-    free(path);
-    return status;
+    return STATUS_OK;
 }
 
 /* Which file has each tensor of a part, of which there are `count` files. */
@@ -173,15 +166,12 @@ static enum status write_index(const struct saving *saving, const struct manifes
     enum status status = STATUS_OK;
     for (int i = 0; i < count && status == STATUS_OK; i++)
         status = index_file(saving->temporary, files[i].name, map, &bytes);
-    json_t *root =
+    json_auto_t *root =
         json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)bytes, "weight_map", map);
-    char *text = json_dumps(root, JSON_INDENT(2) | JSON_SORT_KEYS),
-         *path = mem_format("%s/%s", saving->temporary, out->name);
+    SCOPED_FREE char *text = json_dumps(root, JSON_INDENT(2) | JSON_SORT_KEYS),
+                     *path = mem_format("%s/%s", saving->temporary, out->name);
     if (status == STATUS_OK) status = file_write_text(path, text);
     if (status == STATUS_OK) status = safetensors_checksum(path, &out->mark);
-    json_decref(root);
-    free(text);
-    free(path);
     return status;
 }
 
@@ -198,25 +188,24 @@ static enum status list_part(const struct saving *saving, int part, struct manif
     int written = *count - first;
     if (written == 1) return STATUS_OK;
     struct manifest_file *index = &files[(*count)++];
-    index->name = mem_format("%s.safetensors.index.json", tensor_part_names[part]);
+    index->name = mem_format("%s.safetensors.index.json", tensors_part_names[part]);
     return write_index(saving, files + first, written, index);
 }
 
 /* A model in one file and one in several exclude one another: what an earlier start left would be
  * read in place of this one. */
 static enum status remove_other_form(const struct saving *saving, int count) {
-    char *path = mem_format("%s/%s.safetensors%s", saving->temporary, tensor_part_names[PART_MODEL],
-                            count > 1 ? "" : ".index.json");
-    enum status status = file_exists(path) ? folder_remove(path) : STATUS_OK;
-    free(path);
-    return status;
+    SCOPED_FREE char *path =
+        mem_format("%s/%s.safetensors%s", saving->temporary, tensors_part_names[PART_MODEL],
+                   count > 1 ? "" : ".index.json");
+    return file_exists(path) ? folder_remove(path) : STATUS_OK;
 }
 
 static enum status commit(struct engine *engine) {
     const struct saving *saving = engine->saving;
     int count = 0;
     if (saving->values) return STATUS_OK;
-    struct manifest_file *files =
+    SCOPED_FREE struct manifest_file *files =
         MEM_ARRAY(struct manifest_file, PART_COUNT * (saving->members + 1));
     enum status status = STATUS_OK;
     for (int p = 0; p < parts_of(saving) && status == STATUS_OK; p++)
@@ -224,7 +213,6 @@ static enum status commit(struct engine *engine) {
     if (status == STATUS_OK && !saving->config) status = remove_other_form(saving, count);
     if (status == STATUS_OK) status = checkpoint_commit(saving, files, count);
     for (int i = 0; i < count; i++) free((char *)(uintptr_t)files[i].name);
-    free(files);
     return status;
 }
 

@@ -117,8 +117,8 @@ struct engine {
 
 /* Local, alike on all ranks. STATUS_USAGE where no step of a plan begins where the training is. */
 enum status engine_check_place(const struct train_state *state, const struct plan *plan);
-/* Local. Moves the engine there; a new one reads the first samples already. */
-void engine_find_place(struct engine *engine, bool new);
+/* Local. Makes the next step the one where the training is; the loader is not moved. */
+void engine_find_place(struct engine *engine);
 /* Collective, blocking. Of the values that the state brings, those that this rank holds. */
 enum status engine_take_values(struct engine *engine);
 

@@ -233,12 +233,12 @@ static enum status init_params(struct store *store, const struct graph *graph, u
     int64_t most = 0;
     for (int p = 0; p < layout->param_count; p++) {
         int64_t count = shape_count(&layout->params[p].type.shape);
-        if (store_holds(&layout->params[p]) && count > most) most = count;
+        if (state_holds(&layout->params[p]) && count > most) most = count;
     }
     float *plain = MEM_ARRAY(float, most);
     enum status status = STATUS_OK;
     for (int p = 0; p < layout->param_count && status == STATUS_OK; p++) {
-        if (!store_holds(&layout->params[p])) continue;
+        if (!state_holds(&layout->params[p])) continue;
         model_init_param(graph, p, seed, plain);
         status = store_put(store, state_array(layout, ARRAY_PARAM, 0), p, plain);
     }
@@ -262,7 +262,7 @@ enum status store_init(struct store *store, const struct graph *graph, uint64_t 
     const struct state_layout *layout = store->layout;
     TRY(init_params(store, graph, seed));
     for (int b = 0; b < layout->buffer_count; b++)
-        if (store_holds(&layout->buffers[b])) TRY(init_buffer(store, graph, b));
+        if (state_holds(&layout->buffers[b])) TRY(init_buffer(store, graph, b));
     return STATUS_OK;
 }
 
@@ -293,7 +293,7 @@ enum status store_buffer_hash(const struct store *store, uint64_t *out) {
     uint64_t sum = 0;
     const struct state_item *items = state_items(store->layout, array, &count);
     for (int i = 0; i < count; i++)
-        if (store_answers(&items[i])) TRY(store_add_hash(store, array, i, &sum));
+        if (state_answers(&items[i])) TRY(store_add_hash(store, array, i, &sum));
     *out = sum;
     return STATUS_OK;
 }

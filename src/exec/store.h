@@ -1,5 +1,5 @@
 /* The store: parameters, their gradients, optimizer state and buffers of a rank, as the arrays of a
- * store_layout in memory.
+ * state_layout in memory.
  *
  * An array is named by its number (state_array), a tensor in it by that and the number of the
  * parameter or buffer. Its elements are in the layouts the graph chose; what leaves the store

@@ -24,15 +24,15 @@ struct listing {
     size_t count;
 };
 
-const char *const tensor_part_names[PART_COUNT] = {"model", "optimizer"};
+const char *const tensors_part_names[PART_COUNT] = {"model", "optimizer"};
 
 int exec_tensor_part(const char *name) {
     static const char ending[] = ".safetensors";
     size_t length = strlen(name), end = sizeof ending - 1;
     if (length < end || strcmp(name + length - end, ending) != 0) return -1;
     for (int p = 0; p < PART_COUNT; p++) {
-        size_t begin = strlen(tensor_part_names[p]);
-        if (strncmp(name, tensor_part_names[p], begin) == 0 && strchr(".-", name[begin])) return p;
+        size_t begin = strlen(tensors_part_names[p]);
+        if (strncmp(name, tensors_part_names[p], begin) == 0 && strchr(".-", name[begin])) return p;
     }
     return -1;
 }
@@ -40,7 +40,7 @@ int exec_tensor_part(const char *name) {
 static bool is_listed(const struct listing *list, int array, const struct state_item *item) {
     const struct tensor_share *share = list->share;
     if (share && share->model) return true;
-    if (!store_holds(item)) return false;
+    if (!state_holds(item)) return false;
     if (!share || share->all) return state_holds_part(list->layout, array, item);
     return state_writes(list->layout, array, item, share->first_replica);
 }
@@ -51,12 +51,12 @@ static void list_array(struct listing *list, enum array_kind kind, int index, co
     const struct state_item *items = state_items(list->layout, array, &count);
     for (int i = 0; i < count; i++) {
         if (!is_listed(list, array, &items[i])) continue;
-        char *name = mem_format("%s%s%s", items[i].name, suffix ? "." : "", suffix ? suffix : "");
+        SCOPED_FREE char *name =
+            mem_format("%s%s%s", items[i].name, suffix ? "." : "", suffix ? suffix : "");
         list->items[list->count] = (struct tensor_item){.name = arena_text(&list->names, name),
                                                         .dtype = items[i].type.dtype,
                                                         .shape = items[i].type.shape};
         list->places[list->count++] = (struct tensor_place){array, i};
-        free(name);
     }
 }
 
@@ -96,11 +96,9 @@ static enum status get_item(const struct listing *list, size_t index, void *plai
 static enum status emit_item(void *context, size_t index, struct safetensors_sink *sink) {
     const struct listing *list = context;
     size_t bytes = item_bytes(&list->items[index]);
-    void *plain = mem_new(bytes);
-    enum status status = get_item(list, index, plain);
-    if (status == STATUS_OK) status = safetensors_emit(sink, plain, bytes);
-    free(plain);
-    return status;
+    SCOPED_FREE void *plain = mem_new(bytes);
+    TRY(get_item(list, index, plain));
+    return safetensors_emit(sink, plain, bytes);
 }
 
 /* Those that were put together from slices are there already. */
@@ -115,11 +113,10 @@ static void take_whole(struct listing *list, const struct tensor_share *share) {
 
 size_t tensors_count(const struct state_layout *layout, enum tensor_part part,
                      const struct tensor_share *share, uint64_t *bytes) {
-    struct listing list = list_new(layout, NULL, part, share);
+    SCOPED(list_free) struct listing list = list_new(layout, NULL, part, share);
     size_t count = list.count;
     *bytes = 0;
     for (size_t i = 0; i < count; i++) *bytes += item_bytes(&list.items[i]);
-    list_free(&list);
     return count;
 }
 
@@ -143,7 +140,7 @@ uint64_t tensors_bytes(const struct state_layout *layout, enum tensor_part part)
 enum status tensors_write(struct store *store, enum tensor_part part,
                           const struct tensor_share *share, const char *path,
                           struct safetensors_mark *mark) {
-    struct listing list = list_new(store->layout, store, part, share);
+    SCOPED(list_free) struct listing list = list_new(store->layout, store, part, share);
     take_whole(&list, share);
     const struct safetensors_pair format = {"format", "pt"};
     struct safetensors_content content = {.items = list.items,
@@ -152,17 +149,14 @@ enum status tensors_write(struct store *store, enum tensor_part part,
                                           .metadata_count = 1,
                                           .source = emit_item,
                                           .context = &list};
-    enum status status = safetensors_write(path, &content, mark);
-    list_free(&list);
-    return status;
+    return safetensors_write(path, &content, mark);
 }
 
 enum status tensors_keep(struct store *store, enum tensor_part part,
                          const struct tensor_share *share, struct tensor_values *out) {
-    struct listing list = list_new(store->layout, store, part, share);
-    enum status status = STATUS_OK;
+    SCOPED(list_free) struct listing list = list_new(store->layout, store, part, share);
     take_whole(&list, share);
-    for (size_t i = 0; i < list.count && status == STATUS_OK; i++) {
+    for (size_t i = 0; i < list.count; i++) {
         size_t bytes = item_bytes(&list.items[i]);
         out->items = mem_grow(out->items, &out->capacity, out->count + 1, sizeof *out->items);
         struct tensor_value *value = &out->items[out->count++];
@@ -171,14 +165,13 @@ enum status tensors_keep(struct store *store, enum tensor_part part,
         if (whole)
             memcpy(value->plain, whole, bytes);
         else
-            status = get_item(&list, i, value->plain);
+            TRY(get_item(&list, i, value->plain));
     }
-    list_free(&list);
-    return status;
+    return STATUS_OK;
 }
 
-const struct tensor_value *tensor_value_find(const struct tensor_values *values,
-                                             const struct tensor_value *like) {
+const struct tensor_value *tensors_find_value(const struct tensor_values *values,
+                                              const struct tensor_value *like) {
     for (size_t i = 0; i < values->count; i++) {
         const struct tensor_value *value = &values->items[i];
         if (value->part == like->part && strcmp(value->name, like->name) == 0) return value;
@@ -186,7 +179,7 @@ const struct tensor_value *tensor_value_find(const struct tensor_values *values,
     return NULL;
 }
 
-void tensor_values_free(struct tensor_values **values) {
+void tensors_free_values(struct tensor_values **values) {
     for (size_t i = 0; *values && i < (*values)->count; i++) {
         free((*values)->items[i].name);
         free((*values)->items[i].plain);
@@ -200,29 +193,26 @@ enum status tensors_each(const struct state_layout *layout, enum tensor_part par
                          enum status (*visit)(void *context, const struct tensor_value *tensor,
                                               int array, int item),
                          void *context) {
+    SCOPED(list_free)
     struct listing list = list_new(layout, NULL, part, &(struct tensor_share){.model = true});
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < list.count && status == STATUS_OK; i++) {
+    for (size_t i = 0; i < list.count; i++) {
         int array = list.places[i].array, item = list.places[i].item, count;
         const struct state_item *of = &state_items(layout, array, &count)[item];
-        bool held = store_holds(of) && state_holds_part(layout, array, of);
+        bool held = state_holds(of) && state_holds_part(layout, array, of);
         struct tensor_value tensor = {part, (char *)(uintptr_t)list.items[i].name,
                                       item_bytes(&list.items[i]), NULL};
-        status = visit(context, &tensor, held ? array : -1, item);
+        TRY(visit(context, &tensor, held ? array : -1, item));
     }
-    list_free(&list);
-    return status;
+    return STATUS_OK;
 }
 
 static enum status take_item(struct listing *list, size_t item, const struct safetensors *file,
                              size_t entry) {
     size_t bytes = item_bytes(&list->items[item]);
-    void *plain = mem_new(bytes);
+    SCOPED_FREE void *plain = mem_new(bytes);
     const struct tensor_place *place = &list->places[item];
-    enum status status = safetensors_read(file, entry, plain, bytes);
-    if (status == STATUS_OK) status = store_put(list->store, place->array, place->item, plain);
-    free(plain);
-    return status;
+    TRY(safetensors_read(file, entry, plain, bytes));
+    return store_put(list->store, place->array, place->item, plain);
 }
 
 static bool fits(const struct tensor_item *item, const struct safetensors_entry *entry) {
@@ -240,12 +230,12 @@ static enum status misfit(const char *path, const struct tensor_item *item,
 static enum status missing(const struct listing *list, size_t item, const char *folder,
                            enum tensor_part part) {
     return fail(STATUS_DATA, "%s: none of its files %s*.safetensors has tensor %s of the model",
-                folder, tensor_part_names[part], list->items[item].name);
+                folder, tensors_part_names[part], list->items[item].name);
 }
 
 /* What of the list one file has; found[] is set for each. */
 static enum status read_file(struct listing *list, const char *path, bool *found) {
-    struct safetensors *file;
+    SCOPED(safetensors_close) struct safetensors *file = NULL;
     TRY(safetensors_open(path, &file));
     enum status status = STATUS_OK;
     for (size_t i = 0; i < list->count && status == STATUS_OK; i++) {
@@ -257,22 +247,17 @@ static enum status read_file(struct listing *list, const char *path, bool *found
             status = misfit(path, &list->items[i], safetensors_at(file, entry));
         found[i] = true;
     }
-    safetensors_close(&file);
     return status;
 }
 
 enum status tensors_read(struct store *store, enum tensor_part part, const char *folder,
                          char *const *paths, int count) {
-    struct listing list = list_new(store->layout, store, part, NULL);
-    bool *found = MEM_ARRAY(bool, list.count + 1);
-    enum status status = STATUS_OK;
-    for (int f = 0; f < count && status == STATUS_OK; f++)
-        status = read_file(&list, paths[f], found);
-    for (size_t i = 0; i < list.count && status == STATUS_OK; i++)
-        if (!found[i]) status = missing(&list, i, folder, part);
-    free(found);
-    list_free(&list);
-    return status;
+    SCOPED(list_free) struct listing list = list_new(store->layout, store, part, NULL);
+    SCOPED_FREE bool *found = MEM_ARRAY(bool, list.count + 1);
+    for (int f = 0; f < count; f++) TRY(read_file(&list, paths[f], found));
+    for (size_t i = 0; i < list.count; i++)
+        if (!found[i]) TRY(missing(&list, i, folder, part));
+    return STATUS_OK;
 }
 
 /* --- checking --- */
@@ -298,7 +283,7 @@ static enum status extra(const struct listing *list, const char *path,
 
 /* found[] is for each tensor the file that has it. */
 static enum status check_file(const struct listing *list, const char *path, const char **found) {
-    struct safetensors *file;
+    SCOPED(safetensors_close) struct safetensors *file = NULL;
     TRY(safetensors_open(path, &file));
     enum status status = STATUS_OK;
     size_t known = 0;
@@ -314,7 +299,6 @@ static enum status check_file(const struct listing *list, const char *path, cons
         known++;
     }
     if (status == STATUS_OK && known < safetensors_count(file)) status = extra(list, path, file);
-    safetensors_close(&file);
     return status;
 }
 
@@ -322,16 +306,12 @@ enum status tensors_check(const struct state_layout *layout, enum tensor_part pa
                           const char *folder, char *const *paths, int count) {
     if (count == 0)
         return fail(STATUS_DATA, "%s/manifest.json: names no file %s*.safetensors", folder,
-                    tensor_part_names[part]);
+                    tensors_part_names[part]);
     const struct tensor_share model = {.model = true};
-    struct listing list = list_new(layout, NULL, part, &model);
-    const char **found = MEM_ARRAY(const char *, list.count + 1);
-    enum status status = STATUS_OK;
-    for (int f = 0; f < count && status == STATUS_OK; f++)
-        status = check_file(&list, paths[f], found);
-    for (size_t i = 0; i < list.count && status == STATUS_OK; i++)
-        if (!found[i]) status = missing(&list, i, folder, part);
-    free(found);
-    list_free(&list);
-    return status;
+    SCOPED(list_free) struct listing list = list_new(layout, NULL, part, &model);
+    SCOPED_FREE const char **found = MEM_ARRAY(const char *, list.count + 1);
+    for (int f = 0; f < count; f++) TRY(check_file(&list, paths[f], found));
+    for (size_t i = 0; i < list.count; i++)
+        if (!found[i]) TRY(missing(&list, i, folder, part));
+    return STATUS_OK;
 }

@@ -8,7 +8,7 @@
 /* Which part of the store a file holds. */
 enum tensor_part { PART_MODEL, PART_OPTIMIZER, PART_COUNT };
 /* "model", "optimizer": files are called PART.safetensors, or PART-N-of-M.safetensors. */
-extern const char *const tensor_part_names[PART_COUNT];
+extern const char *const tensors_part_names[PART_COUNT];
 /* Local. The part whose tensors a file of this name has, -1: none. */
 int exec_tensor_part(const char *name);
 
@@ -50,9 +50,9 @@ struct tensor_values {
 enum status tensors_keep(struct store *store, enum tensor_part part,
                          const struct tensor_share *share, struct tensor_values *out);
 /* Local. The one of this part and name; NULL: there is none. */
-const struct tensor_value *tensor_value_find(const struct tensor_values *values,
-                                             const struct tensor_value *like);
-void tensor_values_free(struct tensor_values **values);
+const struct tensor_value *tensors_find_value(const struct tensor_values *values,
+                                              const struct tensor_value *like);
+void tensors_free_values(struct tensor_values **values);
 /* Calls `visit` for all tensors of a part of the model, alike on all ranks: with the array and the
  * item in which this rank holds it or slices of it, or -1. */
 enum status tensors_each(const struct state_layout *layout, enum tensor_part part,

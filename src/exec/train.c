@@ -155,7 +155,7 @@ static enum status change_plan(struct run *run) {
     if (!next) return STATUS_OK;
     TRY(settle(run));
     TRY(engine_change_plan(run->engine, next));
-    run->total = next->config.steps;
+    run->total = run->done->step + engine_steps_left(*run->engine);
     return STATUS_OK;
 }
 
@@ -176,7 +176,7 @@ struct train_state train_fresh(void) {
 enum status train_all(struct engine **engine, const struct train_config *config,
                       const struct train_observer *observer, struct train_result *out) {
     struct train_state *state = engine_state(*engine);
-    int64_t first = state->done.step, total = engine_plan(*engine)->config.steps;
+    int64_t first = state->done.step, total = first + engine_steps_left(*engine);
     struct run run = {.engine = engine,
                       .config = config,
                       .observer = observer,

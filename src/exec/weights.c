@@ -82,7 +82,7 @@ static const struct state_item *tensor_at(const struct state_layout *layout, int
 
 static enum status put(struct store *store, int index, const void *plain) {
     int params = store->layout->param_count, array = index < params ? ARRAY_PARAM : ARRAY_BUFFER;
-    if (!store_holds(tensor_at(store->layout, index))) return STATUS_OK;
+    if (!state_holds(tensor_at(store->layout, index))) return STATUS_OK;
     return store_put(store, state_array(store->layout, (enum array_kind)array, 0),
                      index < params ? index : index - params, plain);
 }
@@ -93,23 +93,18 @@ static bool find(const struct loading *loading, int index, struct weights_place 
 
 static enum status take(struct loading *loading, int index, const struct weights_place *place,
                         bool checking) {
-    void *plain = mem_new(tensor_type_bytes(&place->item->type));
-    enum status status = weights_read(place, loading->path, plain);
-    if (status == STATUS_OK && !checking) status = put(loading->store, index, plain);
-    free(plain);
-    return status;
+    SCOPED_FREE void *plain = mem_new(tensor_type_bytes(&place->item->type));
+    TRY(weights_read(place, loading->path, plain));
+    if (!checking) TRY(put(loading->store, index, plain));
+    return STATUS_OK;
 }
 
 static bool same_bytes(const struct shards *file, size_t a, size_t b) {
     size_t bytes = (size_t)shards_at(file, a)->bytes;
     if (bytes != (size_t)shards_at(file, b)->bytes) return false;
-    void *first = mem_new(bytes), *second = mem_new(bytes);
-    bool same = shards_read(file, a, first, bytes) == STATUS_OK &&
-                shards_read(file, b, second, bytes) == STATUS_OK &&
-                memcmp(first, second, bytes) == 0;
-    free(first);
-    free(second);
-    return same;
+    SCOPED_FREE void *first = mem_new(bytes), *second = mem_new(bytes);
+    return shards_read(file, a, first, bytes) == STATUS_OK &&
+           shards_read(file, b, second, bytes) == STATUS_OK && memcmp(first, second, bytes) == 0;
 }
 
 /* A tied tensor may be in the file a second time. One of other values is none of the model's. */
@@ -255,29 +250,24 @@ static bool has_model(const char *folder) {
 
 /* A run holds the lock of its folder while it trains. */
 static bool is_under_way(const char *folder) {
-    char *lock = folder_path(folder, ".stretto-lock");
-    bool locked = file_is_locked(lock);
-    free(lock);
-    return locked;
+    SCOPED_FREE char *lock = folder_path(folder, ".stretto-lock");
+    return file_is_locked(lock);
 }
 
 static enum status no_model_yet(const char *folder, bool has_best) {
-    char *hint = has_best ? shown_text("its best checkpoint so far is %s/checkpoints/best", folder)
-                          : mem_text("it writes one at its end; --save-every N saves on the way");
-    enum status status = fail(
-        STATUS_DATA, "%s: no model.safetensors in this folder yet: the run is under way\n  %-s",
-        folder, hint);
-    free(hint);
-    return status;
+    SCOPED_FREE char *hint =
+        has_best ? shown_text("its best checkpoint so far is %s/checkpoints/best", folder)
+                 : mem_text("it writes one at its end; --save-every N saves on the way");
+    return fail(STATUS_DATA,
+                "%s: no model.safetensors in this folder yet: the run is under way\n  %-s", folder,
+                hint);
 }
 
 /* Why a folder has no model: one of a run that did not end has checkpoints. */
 static enum status no_model(const char *folder) {
-    char *best = folder_path(folder, "checkpoints/best"),
-         *config = folder_path(folder, "config.yml");
+    SCOPED_FREE char *best = folder_path(folder, "checkpoints/best"),
+                     *config = folder_path(folder, "config.yml");
     bool has_best = has_model(best), is_run = file_exists(config);
-    free(best);
-    free(config);
     if (is_under_way(folder)) return no_model_yet(folder, has_best);
     if (has_best)
         return fail(STATUS_DATA,
@@ -302,12 +292,10 @@ enum status weights_path(const char *path, char **out) {
 }
 
 static enum status load_file(struct loading *loading) {
-    struct shards *file;
+    SCOPED(shards_close) struct shards *file = NULL;
     TRY(shards_open(loading->path, &file));
     loading->file = file;
-    enum status status = load(loading);
-    shards_close(&file);
-    return status;
+    return load(loading);
 }
 
 /* The grid of a vision transformer's patches: as many as there are positions, less the class
@@ -335,14 +323,11 @@ static int64_t patch_in(const struct shards *file) {
 }
 
 enum status weights_patch(const char *path, int64_t *out) {
-    char *inside;
-    struct shards *file;
+    SCOPED_FREE char *inside = NULL;
+    SCOPED(shards_close) struct shards *file = NULL;
     TRY(weights_path(path, &inside));
-    enum status status = shards_open(inside, &file);
-    free(inside);
-    TRY(status);
+    TRY(shards_open(inside, &file));
     *out = patch_in(file);
-    shards_close(&file);
     return STATUS_OK;
 }
 

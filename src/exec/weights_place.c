@@ -145,23 +145,21 @@ static enum status read_real(const struct weights_place *place, const char *path
                              const void *data, float *out) {
     const struct safetensors_entry *entry = part_entry(place, part);
     struct shape shape = part_shape(place);
-    float *as_it_lies = MEM_ARRAY(float, shape_count(&shape));
-    enum status status = convert(path, entry, data, as_it_lies);
-    if (status == STATUS_OK) arrange(place->form, &shape, as_it_lies, out);
-    free(as_it_lies);
-    return status;
+    SCOPED_FREE float *as_it_lies = MEM_ARRAY(float, shape_count(&shape));
+    TRY(convert(path, entry, data, as_it_lies));
+    arrange(place->form, &shape, as_it_lies, out);
+    return STATUS_OK;
 }
 
 static enum status read_part(const struct weights_place *place, const char *path, int part,
                              char *out, size_t bytes) {
     size_t stored = (size_t)part_entry(place, part)->bytes;
-    void *data = mem_new(stored);
-    enum status status = shards_read(place->file, place->part[part], data, stored);
+    SCOPED_FREE void *data = mem_new(stored);
+    TRY(shards_read(place->file, place->part[part], data, stored));
     bool real = place->item->type.dtype == DTYPE_F32;
-    if (status == STATUS_OK && real) status = read_real(place, path, part, data, (float *)out);
-    if (status == STATUS_OK && !real) memcpy(out, data, bytes);
-    free(data);
-    return status;
+    if (real) TRY(read_real(place, path, part, data, (float *)out));
+    if (!real) memcpy(out, data, bytes);
+    return STATUS_OK;
 }
 
 /* The class token's position stays as it is. */

@@ -81,11 +81,13 @@ void graph_next_block(struct graph *graph) {
     graph->block++;
 }
 
-uint32_t graph_place_new(struct graph *graph) {
+/* A fresh random place: part of the key of a dropout. */
+static uint32_t place_new(struct graph *graph) {
     return ++graph->places;
 }
 
-int graph_sample_key(struct graph *graph) {
+/* The input of per-sample random keys, made on first need. */
+static int sample_key(struct graph *graph) {
     int value = graph_input_find(graph, "sample_key");
     if (value != NO_VALUE) return value;
     return graph_input(graph, "sample_key", DTYPE_I64, SHAPE(graph->batch));
@@ -181,8 +183,8 @@ int graph_softmax(struct graph *graph, const char *name, int x) {
 
 int graph_dropout(struct graph *graph, const char *name, int x, float probability) {
     if (!graph->training || probability <= 0) return x;
-    struct op_attrs attrs = {.dropout = {probability, graph_place_new(graph)}};
-    return graph_op(graph, name, OP_DROPOUT, &attrs, 2, (int[]){x, graph_sample_key(graph)});
+    struct op_attrs attrs = {.dropout = {probability, place_new(graph)}};
+    return graph_op(graph, name, OP_DROPOUT, &attrs, 2, (int[]){x, sample_key(graph)});
 }
 
 int graph_attention(struct graph *graph, const char *name, int q, int k, int v, int mask, int heads,
@@ -194,8 +196,8 @@ int graph_attention(struct graph *graph, const char *name, int q, int k, int v, 
     if (!packed) in[count++] = k, in[count++] = v;
     if (masked) in[count++] = mask;
     if (dropout > 0) {
-        attrs.attention.place = graph_place_new(graph);
-        in[count++] = graph_sample_key(graph);
+        attrs.attention.place = place_new(graph);
+        in[count++] = sample_key(graph);
     }
     return graph_op(graph, name, OP_ATTENTION, &attrs, count, in);
 }

@@ -31,10 +31,6 @@ struct shape graph_shape(const struct graph *graph, int value);
 
 /* What follows belongs to the next layer block: the unit of partitioning and freezing. */
 void graph_next_block(struct graph *graph);
-/* A fresh random place: part of the key of a dropout. */
-uint32_t graph_place_new(struct graph *graph);
-/* The input of per-sample random keys, made on first need. */
-int graph_sample_key(struct graph *graph);
 
 /* A misfit found by model code itself ("image 30x30 is not a multiple of patch 4"). */
 void graph_misfit(struct graph *graph, const char *name, const char *format, ...)

@@ -6,9 +6,7 @@
  * two); a fused operation's gradient rule is its own. The gradient of relu and tanh is made from
  * the output. gelu's and silu's need the input, so a linear layer in training makes both. In bf16
  * that pair stays two: the function is applied to what was rounded. */
-#include <stdlib.h>
 
-#include "base/log.h"
 #include "graph/edit.h"
 
 /* What the two are together, and the activation of that. False where they are not fused. */
@@ -91,11 +89,10 @@ static void join_losses(struct graph *graph) {
 }
 
 void graph_fuse(struct graph *graph) {
-    bool *dead = MEM_ARRAY(bool, graph->node_count);
+    SCOPED_FREE bool *dead = MEM_ARRAY(bool, graph->node_count);
     for (int i = 0; i < graph->node_count; i++)
         for (int in = 0; in < graph->nodes[i].in_count && !dead[i]; in++)
             dead[i] = merge_back(graph, i, in);
     edit_remove(graph, dead);
     join_losses(graph);
-    free(dead);
 }

@@ -123,7 +123,7 @@ static void differentiate(struct walk *walk, int id) {
 
 /* Uses were found from last to first; they are kept by parameter, in graph order. */
 static enum status sort_uses(struct graph *graph) {
-    struct param_use *sorted = MEM_ARRAY(struct param_use, graph->use_count + 1);
+    SCOPED_FREE struct param_use *sorted = MEM_ARRAY(struct param_use, graph->use_count + 1);
     int count = 0;
     for (int p = 0; p < graph->param_count; p++) {
         struct param *param = &graph->params[p];
@@ -132,14 +132,11 @@ static enum status sort_uses(struct graph *graph) {
             if (graph->uses[u].param == p) sorted[count++] = graph->uses[u];
         }
         param->use_count = count - param->first_use;
-        if (param->use_count == 0) {
-            free(sorted);
+        if (param->use_count == 0)
             return fail(STATUS_USAGE, "parameter %s has no influence on the loss", param->name);
-        }
     }
     memcpy(graph->uses, sorted, (size_t)count * sizeof sorted[0]);
     for (int u = 0; u < count; u++) graph->values[sorted[u].gradient].use = u;
-    free(sorted);
     return STATUS_OK;
 }
 

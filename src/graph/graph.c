@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
-
 struct graph *graph_new(int64_t batch, bool training) {
     struct graph *graph = MEM_NEW(struct graph);
     graph->batch = batch;
@@ -56,6 +54,15 @@ size_t graph_scratch_bytes(const struct graph *graph, int begin, int end) {
     for (int i = begin; i < end; i++) {
         const struct kernel *kernel = graph->nodes[i].kernel;
         if (kernel && kernel->scratch_bytes > most) most = kernel->scratch_bytes;
+    }
+    return most;
+}
+
+size_t graph_packed_bytes(const struct graph *graph, int begin, int end) {
+    size_t most = 0;
+    for (int i = begin; i < end; i++) {
+        const struct kernel *kernel = graph->nodes[i].kernel;
+        if (kernel && kernel->packed_bytes > most) most = kernel->packed_bytes;
     }
     return most;
 }

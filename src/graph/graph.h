@@ -163,6 +163,8 @@ int graph_input_find(const struct graph *graph, const char *name);
  * `end` wants. */
 int64_t graph_param_elements(const struct graph *graph);
 size_t graph_scratch_bytes(const struct graph *graph, int begin, int end);
+/* Local. The same of what a kernel's library takes by itself while it runs. */
+size_t graph_packed_bytes(const struct graph *graph, int begin, int end);
 
 /* Local. Exchanges of statistics between ranks in a phase, and what this rank gives in them. */
 struct graph_exchanges {

@@ -124,7 +124,7 @@ static int last_with(const struct layer_list *layers, const char *name) {
 /* The shortest beginning of a layer's name, up to a dot, that `leads` to it. */
 static int brief(const struct layer_list *layers, int layer,
                  int (*leads)(const struct layer_list *layers, const char *name)) {
-    char *text = mem_text(layers->name[layer]);
+    SCOPED_FREE char *text = mem_text(layers->name[layer]);
     int length = (int)strlen(text);
     for (char *dot = strchr(text, '.'); dot; dot = strchr(dot + 1, '.')) {
         *dot = 0;
@@ -134,7 +134,6 @@ static int brief(const struct layer_list *layers, int layer,
         length = (int)(dot - text);
         break;
     }
-    free(text);
     return length;
 }
 
@@ -155,7 +154,7 @@ int layers_brief_last(const struct layer_list *layers, int layer) {
 
 /* Names, and what they begin with: "layer2.0.conv1", "layer2", "layer2.0". */
 static const char *nearest(const struct layer_list *layers, const char *name, struct arena *arena) {
-    const char **words = NULL;
+    SCOPED_FREE const char **words = NULL;
     size_t count = 0, capacity = 0;
     for (int i = 0; i < layers->count; i++) {
         char *text = arena_text(arena, layers->name[i]);
@@ -168,24 +167,19 @@ static const char *nearest(const struct layer_list *layers, const char *name, st
             words[count++] = begin;
         }
     }
-    const char *best = text_nearest(name, words, (int)count);
-    free(words);
-    return best;
+    return text_nearest(name, words, (int)count);
 }
 
 static enum status fail_unknown(const struct layer_list *layers, const char *name) {
     char quoted[TEXT_QUOTED_BYTES];
-    struct arena arena = {0};
+    SCOPED(arena_free) struct arena arena = {0};
     const char *near = nearest(layers, name, &arena);
-    enum status status =
-        near ? fail(STATUS_USAGE, "--cut %s: the model has no such layer\n  did you mean %s?",
-                    text_quoted(name, quoted), near)
-             : fail(STATUS_USAGE,
-                    "--cut %s: the model has no such layer\n  its first is %s, its last %s; "
-                    "explain --show graph lists them",
-                    text_quoted(name, quoted), layers->name[0], layers->name[layers->count - 1]);
-    arena_free(&arena);
-    return status;
+    return near ? fail(STATUS_USAGE, "--cut %s: the model has no such layer\n  did you mean %s?",
+                       text_quoted(name, quoted), near)
+                : fail(STATUS_USAGE,
+                       "--cut %s: the model has no such layer\n  its first is %s, its last %s; "
+                       "explain --show graph lists them",
+                       text_quoted(name, quoted), layers->name[0], layers->name[layers->count - 1]);
 }
 
 static enum status fail_part(const struct layer_list *layers, const char *name, int part) {
@@ -234,18 +228,14 @@ static enum status check_after(const struct layer_list *layers, const char *name
 
 enum status layers_cut(const struct layer_list *layers, const char *const *names, int count,
                        int *cuts) {
-    int *units = MEM_ARRAY(int, count + 1), before = 0, layer;
-    enum status status = STATUS_OK;
-    for (int i = 0; i < count && status == STATUS_OK; i++) {
-        status = layers_find(layers, names[i], &layer);
-        if (status != STATUS_OK) break;
-        status = check_after(layers, names[i], layer, i ? names[i - 1] : NULL, before);
+    SCOPED_FREE int *units = MEM_ARRAY(int, count + 1);
+    for (int i = 0, before = 0, layer; i < count; i++, before = layer) {
+        TRY(layers_find(layers, names[i], &layer));
+        TRY(check_after(layers, names[i], layer, i ? names[i - 1] : NULL, before));
         units[i] = layers->first_unit[layer];
-        before = layer;
     }
-    if (status == STATUS_OK) memcpy(cuts, units, (size_t)count * sizeof units[0]);
-    free(units);
-    return status;
+    memcpy(cuts, units, (size_t)count * sizeof units[0]);
+    return STATUS_OK;
 }
 
 /* --- from graph to graph --- */
@@ -261,23 +251,21 @@ static int counterpart(const struct layer_list *from, int layer, const struct la
 
 enum status layers_translate(const struct layer_list *from, const int *cuts, int count,
                              const struct layer_list *to, int *out) {
-    int *units = MEM_ARRAY(int, count + 1), before = 0;
+    SCOPED_FREE int *units = MEM_ARRAY(int, count + 1);
+    int before = 0;
     for (int i = 0; i < count; i++) {
         int layer = layers_at(from, cuts[i]);
         CHECK(from->first_unit[layer] == cuts[i], "a cut at unit %d, inside layer %s", cuts[i],
               from->name[layer]);
         int found = counterpart(from, layer, to);
-        if (found <= before) {
-            free(units);
+        if (found <= before)
             return fail(STATUS_USAGE,
                         "chunk %d, up to layer %s, is empty in the graph of %s\n"
                         "  cut elsewhere",
                         i, from->name[layer], to->graph->training ? "training" : "evaluation");
-        }
         units[i] = to->first_unit[found];
         before = found;
     }
     memcpy(out, units, (size_t)count * sizeof units[0]);
-    free(units);
     return STATUS_OK;
 }

@@ -11,8 +11,6 @@
 
 #include <stdlib.h>
 
-#include "base/log.h"
-
 /* What an order runs: all of the stage; its forward alone; or what runs again, then backward. */
 enum run { RUN_ALL, RUN_FORWARD, RUN_AGAIN };
 

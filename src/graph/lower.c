@@ -7,7 +7,6 @@
  * parameter, gradient and state as flat arrays. Everything is decided by rule on the whole graph,
  * before any partition, so a cut never changes which kernel runs. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "graph/edit.h"

@@ -18,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/shown.h"
 #include "base/text.h"
 
@@ -308,7 +307,7 @@ static int *alive_at_peak(const struct placement *placement, int *count) {
 
 void placement_largest(const struct placement *placement, char *text, size_t bytes) {
     int count;
-    int *alive = alive_at_peak(placement, &count);
+    SCOPED_FREE int *alive = alive_at_peak(placement, &count);
     char size[TEXT_BYTES], shape[SHAPE_TEXT_BYTES];
     text[0] = 0;
     for (int i = 0; i < count && i < 3; i++) {
@@ -318,14 +317,13 @@ void placement_largest(const struct placement *placement, char *text, size_t byt
                  shape_text(&value->type.shape, shape),
                  text_size((int64_t)value->layout->bytes, size));
     }
-    free(alive);
 }
 
 void placement_print(const struct placement *placement, FILE *out, int count) {
     const struct graph *graph = placement->graph;
     const struct node *peak = &graph->nodes[placement->live_node];
     int alive_count;
-    int *alive = alive_at_peak(placement, &alive_count);
+    SCOPED_FREE int *alive = alive_at_peak(placement, &alive_count);
     char size[TEXT_BYTES], shape[SHAPE_TEXT_BYTES];
     shown_print(out, "  alive at the peak (%s %s), %d values:\n", peak->name,
                 op_def(peak->op)->name, alive_count);
@@ -336,5 +334,4 @@ void placement_print(const struct placement *placement, FILE *out, int count) {
                     op_def(graph->nodes[value->producer].op)->name, dtype_name(value->type.dtype),
                     shape_text(&value->type.shape, shape));
     }
-    free(alive);
 }

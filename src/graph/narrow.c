@@ -1,7 +1,6 @@
 /* Which values of a graph are narrow: see op/precision.h. Views have the type of their root, so
  * what decides is asked of roots. Where a product reads an f32 value, graph_lower rounds it, in the
  * REORDER that brings it to the kernel's layout. */
-#include <stdlib.h>
 
 #include "graph/graph.h"
 #include "op/precision.h"
@@ -26,7 +25,7 @@ static void mark_exact(const struct graph *graph, bool *exact) {
 void graph_narrow(struct graph *graph, enum dtype dtype) {
     graph->dtype = dtype;
     if (dtype == DTYPE_F32) return;
-    bool *exact = MEM_ARRAY(bool, graph->value_count + 1);
+    SCOPED_FREE bool *exact = MEM_ARRAY(bool, graph->value_count + 1);
     mark_exact(graph, exact);
     for (int i = 0; i < graph->value_count; i++) {
         struct value *value = &graph->values[i];
@@ -34,5 +33,4 @@ void graph_narrow(struct graph *graph, enum dtype dtype) {
             !exact[value->root])
             value->type.dtype = dtype;
     }
-    free(exact);
 }

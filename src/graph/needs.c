@@ -2,7 +2,6 @@
 #include "graph/needs.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Which values the nodes of a stage read, views counted for their root. */
 static bool *find_read(const struct ranges *ranges, int stage) {
@@ -17,20 +16,10 @@ static bool *find_read(const struct ranges *ranges, int stage) {
     return read;
 }
 
-/* The stage whose forward reads a parameter first. */
-static int first_stage(const struct ranges *ranges, int value) {
-    const struct graph *graph = ranges->graph;
-    for (int n = 0; n < graph->forward_count; n++)
-        for (int i = 0; i < graph->nodes[n].in_count; i++)
-            if (graph->values[graph->nodes[n].in[i]].root == value)
-                return ranges_stage(ranges, &graph->nodes[n]);
-    return -1;
-}
-
 static struct param_need param_need(const struct ranges *ranges, int stage, int p) {
     const struct graph *graph = ranges->graph;
     const struct param *param = &graph->params[p];
-    struct param_need need = {.param = p, .first_stage = first_stage(ranges, param->value)};
+    struct param_need need = {.param = p};
     for (int u = param->first_use; u < param->first_use + param->use_count; u++) {
         int maker = graph->values[graph->uses[u].gradient].producer;
         if (ranges_stage(ranges, &graph->nodes[maker]) != stage) continue;
@@ -45,7 +34,7 @@ struct needs needs_of(const struct ranges *ranges, int stage) {
                           .buffers = MEM_ARRAY(int, graph->buffer_count + 1),
                           .inputs = MEM_ARRAY(int, graph->input_count + 1),
                           .losses = MEM_ARRAY(int, graph->loss_count + 1)};
-    bool *read = find_read(ranges, stage);
+    SCOPED_FREE bool *read = find_read(ranges, stage);
     for (int p = 0; p < graph->param_count; p++)
         if (read[graph->params[p].value])
             needs.params[needs.param_count++] = param_need(ranges, stage, p);
@@ -58,7 +47,6 @@ struct needs needs_of(const struct ranges *ranges, int stage) {
         if (ranges_stage(ranges, &graph->nodes[maker]) == stage)
             needs.losses[needs.loss_count++] = i;
     }
-    free(read);
     return needs;
 }
 

@@ -8,7 +8,6 @@
 /* A parameter that nodes of the stage read. A tied one may be in several stages. */
 struct param_need {
     int param;                /* of the graph */
-    int first_stage;          /* that has its first use; equal to the stage where it is not tied */
     int first_use, use_count; /* in graph->uses: its uses in this stage; none without gradients */
 };
 

@@ -26,10 +26,9 @@ static void add_node(const struct graph *graph, const struct node *node, struct 
 void graph_print(const struct graph *graph, FILE *out) {
     static const char *const titles[] = {"block",  "pass",   "name",  "operation", "attributes",
                                          "output", "layout", "MFLOP", "kernel"};
-    struct text_table table = {.align = "rllllllrl"};
+    SCOPED(text_table_free) struct text_table table = {.align = "rllllllrl"};
     for (size_t i = 0; i < sizeof titles / sizeof titles[0]; i++)
         text_table_cell(&table, "%s", titles[i]);
     for (int i = 0; i < graph->node_count; i++) add_node(graph, &graph->nodes[i], &table);
     text_table_print(&table, 2, out);
-    text_table_free(&table);
 }

@@ -8,7 +8,6 @@
 #include "graph/range.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 
@@ -181,7 +180,7 @@ static bool crosses(const struct ranges *ranges, const struct node *maker,
 
 struct crossing ranges_crossing(const struct ranges *ranges, int cut, enum phase phase) {
     const struct graph *graph = ranges->graph;
-    bool *marked = MEM_ARRAY(bool, graph->value_count + 1);
+    SCOPED_FREE bool *marked = MEM_ARRAY(bool, graph->value_count + 1);
     for (int n = 0; n < graph->node_count; n++) {
         for (int i = 0; i < graph->nodes[n].in_count; i++) {
             int root = graph->values[graph->nodes[n].in[i]].root;
@@ -200,6 +199,5 @@ struct crossing ranges_crossing(const struct ranges *ranges, int cut, enum phase
             crossing.bytes += graph->values[value].layout->bytes;
         }
     }
-    free(marked);
     return crossing;
 }

@@ -45,12 +45,11 @@ static void add_part(const struct ranges *ranges, int stage, int segment, struct
     struct node_range all = ranges_find(ranges, stage, SEGMENT_ALL, PHASE_FORWARD),
                       forward = ranges_of_bucket(ranges, stage, segment, PHASE_FORWARD),
                       backward = ranges_of_bucket(ranges, stage, segment, PHASE_BACKWARD);
-    bool *needed = MEM_ARRAY(bool, graph->value_count + 1);
+    SCOPED_FREE bool *needed = MEM_ARRAY(bool, graph->value_count + 1);
     for (int n = backward.begin; n < backward.end; n++)
         need_inputs(graph, &graph->nodes[n], needed);
     for (int n = forward.end - 1; n >= forward.begin; n--) visit(graph, n, needed, out);
     hold_needed(graph, all, forward, needed, out);
-    free(needed);
 }
 
 struct recompute graph_recompute_of(const struct ranges *ranges, int stage, bool blocks) {

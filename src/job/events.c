@@ -126,13 +126,9 @@ static size_t list_events(const struct plan *plan, enum list_name name) {
     return (size_t)count;
 }
 
-size_t events_of_step(const struct plan *plan) {
+static size_t step_events(const struct plan *plan) {
     size_t whole = list_events(plan, LIST_BODY), last = list_events(plan, LIST_LAST);
     return whole > last ? whole : last;
-}
-
-size_t events_of_drain(const struct plan *plan) {
-    return list_events(plan, LIST_DRAIN);
 }
 
 struct trace_config events_trace_config(const struct plan *plan, const struct options *options,
@@ -141,7 +137,7 @@ struct trace_config events_trace_config(const struct plan *plan, const struct op
     return (struct trace_config){.rank = rank,
                                  .first_step = named ? options->trace.first : 0,
                                  .last_step = named ? options->trace.last : 0,
-                                 .events_per_step = events_of_step(plan),
-                                 .events_besides = events_of_drain(plan),
+                                 .events_per_step = step_events(plan),
+                                 .events_besides = list_events(plan, LIST_DRAIN),
                                  .schema = &events_schema};
 }

@@ -29,9 +29,6 @@ enum events_told events_read(const struct trace_event *event, struct instr *out)
  * none of any other instruction. */
 struct trace_message events_message(const struct instr *instr, const struct grid *grid, int rank);
 
-/* Local. How many of them this rank has in a step, at most; and in its drain. */
-size_t events_of_step(const struct plan *plan);
-size_t events_of_drain(const struct plan *plan);
 /* Local. What the trace of a rank will be. */
 struct trace_config events_trace_config(const struct plan *plan, const struct options *options,
                                         int rank);

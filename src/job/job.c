@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/option_registry.h"
-#include "base/text.h"
 #include "exec/weights.h"
 #include "launch/cores.h"
 #include "launch/openmp.h"
@@ -37,7 +36,7 @@ static enum status open_data(struct job *job, const struct model *model) {
     return STATUS_OK;
 }
 
-/* Of weights that are there the patches are theirs, whatever the default is for these images. A
+/* Weights that are given decide the size of patches, whatever the default is for these images. A
  * host that has no such file learns of it when options are compared. */
 static enum status take_patch(struct job *job, const struct model *model) {
     struct options *options = &job->options;
@@ -87,7 +86,7 @@ static enum status resolve(struct job *job, const struct rank_info *info, struct
     return resolve_run(&job->options, model, job->dataset, &place, out);
 }
 
-/* Of ranks that share a process the first measures for all. */
+/* Where ranks share a process, the first one measures for all. */
 static void measure_before(struct job *job, const struct rank_info *info) {
     job->before = info->before;
     if (job->before.own_bytes) return;
@@ -143,22 +142,20 @@ static void measure_machine(struct job *job) {
 
 static enum status make_plan(struct job *job, const struct rank_info *info,
                              const struct run_config *config) {
-    struct bytes text = {0};
-    struct bytes saved = {0};
+    SCOPED(bytes_free) struct bytes text = {0};
+    SCOPED(bytes_free) struct bytes saved = {0};
     const char *path = option_is_set(&job->options, OPTION_program) ? job->options.program : NULL;
     enum { PROGRAM_LIMIT = 512 << 20 }; /* the text of the largest takes a third of it */
     if (path) TRY(file_read(path, PROGRAM_LIMIT, &text));
     measure_before(job, info);
-    if (!info->agreed) agree_saved(&job->options, config, &saved);
+    if (!info->agreed) agreed_program_find(&job->options, config, &saved);
     struct plan_given given = {.name = path,
                                .program = path ? &text : NULL,
                                .agreed = saved.count ? &saved : info->agreed};
     if (info->weighed && !config->dry) job_probe_positions(job, config, &given);
-    enum status status = plan_to_fit(job, info, config, &given);
-    if (status == STATUS_OK) measure_machine(job);
-    bytes_free(&saved);
-    bytes_free(&text);
-    return status;
+    TRY(plan_to_fit(job, info, config, &given));
+    measure_machine(job);
+    return STATUS_OK;
 }
 
 enum status job_open(const struct options *options, const struct rank_info *info, struct job *out) {

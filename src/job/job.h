@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/option.h"
-#include "job/agree.h"
+#include "job/agreed_program.h"
 #include "launch/cores.h"
 #include "plan/plan.h"
 

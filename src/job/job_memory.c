@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/machine.h"
 #include "base/text.h"
 #include "job/events.h"
 #include "job/job.h"
@@ -20,8 +19,8 @@
 #include "plan/resolve.h"
 #include "plan/staging.h"
 
-/* Of a rank that is one of several processes: ZeroMQ, its cryptography, the threads of the control
- * plane. Measured. */
+/* What a rank that is one of several processes takes for ZeroMQ, its cryptography and the threads
+ * of the control plane. Measured. */
 enum { CONTROL_DATA_BYTES = 380 << 10, CONTROL_CODE_BYTES = 900 << 10 };
 
 /* What planning took is measured anew at each start, and is never quite the same: a run fits into

@@ -132,17 +132,13 @@ void paths_make_absolute(struct options *options, struct arena *arena) {
     for (int i = 0; i < ROWS; i++) {
         const char *text = option_string(options, rows[i].id);
         if (!text || !*text) continue;
-        char *whole = absolute(rows[i].form, text);
+        SCOPED_FREE char *whole = absolute(rows[i].form, text);
         const char *kept = arena_text(arena, whole);
         memcpy((char *)options + option_rows[rows[i].id].field, &kept, sizeof kept);
-        free(whole);
     }
 }
 
 bool paths_same(const struct options *a, const struct options *b, enum option_id id) {
-    char *one = paths_text(a, id), *other = paths_text(b, id);
-    bool same = strcmp(one, other) == 0 || file_is_same(one, other);
-    free(one);
-    free(other);
-    return same;
+    SCOPED_FREE char *one = paths_text(a, id), *other = paths_text(b, id);
+    return strcmp(one, other) == 0 || file_is_same(one, other);
 }

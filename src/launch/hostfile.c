@@ -141,13 +141,11 @@ enum status hostfile_parse(const char *name, const char *text, size_t bytes, str
 }
 
 enum status hostfile_read(const char *path, bool yaml, struct hostfile *out) {
-    struct bytes bytes;
+    SCOPED(bytes_free) struct bytes bytes = {0};
     TRY(file_read(path, HOSTFILE_BYTES, &bytes));
     const char *text = (const char *)bytes.data;
-    enum status status = yaml ? hostfile_parse_yaml(path, text, bytes.count, out)
-                              : hostfile_parse(path, text, bytes.count, out);
-    bytes_free(&bytes);
-    return status;
+    return yaml ? hostfile_parse_yaml(path, text, bytes.count, out)
+                : hostfile_parse(path, text, bytes.count, out);
 }
 
 void hostfile_free(struct hostfile *hosts) {

@@ -72,12 +72,10 @@ static enum status lay_out(const struct launch_config *config, const struct host
 static enum status by_file(const struct launch_config *config, bool (*is_here)(const char *host),
                            struct launch_layout *out) {
     const char *path = config->hostfile ? config->hostfile : config->nodes_file;
-    struct hostfile hosts;
+    SCOPED(hostfile_free) struct hostfile hosts = {0};
     if (config->hostfile && config->nodes_file) return refuse_both("--hostfile", "--nodes-file");
     TRY(hostfile_read(path, !config->hostfile, &hosts));
-    enum status status = lay_out(config, &hosts, path, is_here, out);
-    hostfile_free(&hosts);
-    return status;
+    return lay_out(config, &hosts, path, is_here, out);
 }
 
 static enum status by_numbers(const struct launch_config *config, struct launch_layout *out) {

@@ -3,7 +3,6 @@
 #ifndef LAUNCH_MUNGE_BOOTSTRAP_H
 #define LAUNCH_MUNGE_BOOTSTRAP_H
 
-#include "control/munge_bootstrap.h"
 #include "launch/network.h"
 #include "launch/rendezvous.h"
 

@@ -18,12 +18,6 @@
 
 /* ---- the list ---- */
 
-static int bits_of(const unsigned char *mask, int bytes) {
-    int bits = 0;
-    for (int i = 0; i < bytes; i++) bits += __builtin_popcount(mask[i]);
-    return bits;
-}
-
 static const void *bytes_of(const struct sockaddr *address) {
     if (address->sa_family == AF_INET) return &((const struct sockaddr_in *)address)->sin_addr;
     return &((const struct sockaddr_in6 *)address)->sin6_addr;
@@ -40,8 +34,6 @@ static void add(struct network_list *list, const struct ifaddrs *entry) {
                                      .loopback = entry->ifa_flags & IFF_LOOPBACK};
     snprintf(item->interface, sizeof item->interface, "%.15s", entry->ifa_name);
     inet_ntop(family, bytes, item->text, sizeof item->text);
-    if (entry->ifa_netmask)
-        item->prefix_bits = bits_of(bytes_of(entry->ifa_netmask), family == AF_INET ? 4 : 16);
 }
 
 enum status network_list(struct network_list *out) {

@@ -18,7 +18,6 @@ struct network_address {
     char interface[NETWORK_NAME_BYTES];
     char text[NETWORK_TEXT_BYTES]; /* "10.0.0.5", "fd00::5" */
     int family;                    /* AF_INET, AF_INET6 */
-    int prefix_bits;
     bool up, loopback;
 };
 struct network_list {

@@ -24,13 +24,10 @@ static int64_t count_in(const char *path, const char *key) {
 }
 
 static int64_t count_of(const char *root, const char *controller, const char *name) {
-    char *folder = machine_cgroup(root, controller);
+    SCOPED_FREE char *folder = machine_cgroup(root, controller);
     if (!folder) return -1;
-    char *path = mem_format("%s/%s", folder, name);
-    int64_t count = count_in(path, "oom_kill");
-    free(path);
-    free(folder);
-    return count;
+    SCOPED_FREE char *path = mem_format("%s/%s", folder, name);
+    return count_in(path, "oom_kill");
 }
 
 static int64_t group_count(const char *root) {
@@ -39,9 +36,8 @@ static int64_t group_count(const char *root) {
 }
 
 struct oom_count oom_count(const char *root) {
-    char *path = mem_format("%s/proc/vmstat", root);
+    SCOPED_FREE char *path = mem_format("%s/proc/vmstat", root);
     struct oom_count count = {group_count(root), count_in(path, "oom_kill")};
-    free(path);
     return count;
 }
 

@@ -250,7 +250,7 @@ void output_drain(struct output *output, int index) {
 
 static enum status open_log(struct output *output, int index) {
     if (!output->config.folder) return STATUS_OK;
-    char *path =
+    SCOPED_FREE char *path =
         mem_format("%s/rank-%d.log", output->config.folder, output->config.first_rank + index);
     FILE *log = fopen(path, output->config.append ? "ae" : "we");
     int error = errno;
@@ -260,24 +260,20 @@ static enum status open_log(struct output *output, int index) {
     else if (!log)
         status = fail(STATUS_DATA, "%s: cannot be written: %s", path, strerror(error));
     output->rank[index].log = log;
-    free(path);
     return status;
 }
 
 enum status output_new(const struct output_config *config, struct output **out) {
-    struct output *output = MEM_NEW(struct output);
+    SCOPED(output_free) struct output *output = MEM_NEW(struct output);
     output->config = *config;
     output->terminal = config->first_rank == 0 && isatty(config->out);
     output->rank = MEM_ARRAY(struct rank_output, config->count);
     for (int i = 0; i < config->count; i++)
         output->rank[i].stream[OUT].fd = output->rank[i].stream[ERROR].fd = -1;
-    enum status status = STATUS_OK;
-    for (int i = 0; i < config->count && status == STATUS_OK; i++) status = open_log(output, i);
-    if (status == STATUS_OK)
-        *out = output;
-    else
-        output_free(&output);
-    return status;
+    for (int i = 0; i < config->count; i++) TRY(open_log(output, i));
+    *out = output;
+    output = NULL;
+    return STATUS_OK;
 }
 
 void output_free(struct output **output) {

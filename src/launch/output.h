@@ -11,7 +11,6 @@
 
 #include <poll.h>
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "base/status.h"
 

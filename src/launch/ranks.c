@@ -178,12 +178,11 @@ static void write_exit_report(const struct ranks *ranks, int rank, const struct 
     output_conclude(ranks->output); /* what the rank itself said comes first */
     if (refuses(end)) return;
     if (config->doing) config->doing(config->context, rank, doing, sizeof doing);
-    char *log = config->log_folder
-                    ? shown_text("\n  its output: %s/rank-%d.log", config->log_folder, rank)
-                    : mem_text("");
+    SCOPED_FREE char *log =
+        config->log_folder ? shown_text("\n  its output: %s/rank-%d.log", config->log_folder, rank)
+                           : mem_text("");
     fail(STATUS_PEER, "rank %d ended: %-s%s%s%-s", rank, end->words, *doing ? ", last at " : "",
          doing, log);
-    free(log);
 }
 
 static void begin_grace(struct ranks *ranks) {

@@ -140,10 +140,8 @@ static enum status rendezvous_at_path(struct opening *opening, const char *path,
 
 static enum status rendezvous_at_file(struct opening *opening, const char *path, const char *name,
                                       const char *bind) {
-    char *own = path_of_start(opening, path);
-    enum status status = rendezvous_at_path(opening, own, name, bind);
-    free(own);
-    return status;
+    SCOPED_FREE char *own = path_of_start(opening, path);
+    return rendezvous_at_path(opening, own, name, bind);
 }
 
 /* The network is chosen at once, so that a wrong --interface is refused at once. */
@@ -191,11 +189,8 @@ static enum status rendezvous_in_private_folder(struct opening *opening, const c
                                                 const char *bind) {
     char folder[512];
     TRY(private_folder(opening->config, folder));
-    char *path = mem_format("%s/%s", folder, file), *name = typed_name(opening);
-    enum status status = rendezvous_at_file(opening, path, name, bind);
-    free(path);
-    free(name);
-    return status;
+    SCOPED_FREE char *path = mem_format("%s/%s", folder, file), *name = typed_name(opening);
+    return rendezvous_at_file(opening, path, name, bind);
 }
 
 /* `bind`: where the server listens; "": the network of the bootstrap, any free port. */
@@ -258,15 +253,12 @@ static enum status rendezvous_by_mpi(struct opening *opening, const struct comm_
 }
 
 static enum status refuse_without_key(const struct opening *opening) {
-    char *name = typed_name(opening);
-    enum status status =
-        fail(STATUS_USAGE,
-             "%s between hosts needs a key, or any process could join\n"
-             "  make one: stretto key job.key; copy it: scp -p job.key OTHER_HOST:\n"
-             "  then give --key job.key on every node",
-             name);
-    free(name);
-    return status;
+    SCOPED_FREE char *name = typed_name(opening);
+    return fail(STATUS_USAGE,
+                "%s between hosts needs a key, or any process could join\n"
+                "  make one: stretto key job.key; copy it: scp -p job.key OTHER_HOST:\n"
+                "  then give --key job.key on every node",
+                name);
 }
 
 /* On loopback a private file carries the secret; between hosts a key, MUNGE or MPI does. */
@@ -330,10 +322,8 @@ static enum status rendezvous_by_job(struct opening *opening) {
     if (!getcwd(folder, sizeof folder))
         return fail(STATUS_DATA, "the working folder has no name: %s", strerror(errno));
     if (is_host(opening)) TRY(listen_anywhere(opening, bind));
-    char *path = mem_format("%s/.stretto-%s", folder, peers->job);
-    enum status status = rendezvous_at_file(opening, path, NULL, bind);
-    free(path);
-    return status;
+    SCOPED_FREE char *path = mem_format("%s/.stretto-%s", folder, peers->job);
+    return rendezvous_at_file(opening, path, NULL, bind);
 }
 
 /* The rendezvous rule of the options, and the key; the caller closes the rendezvous on failure too.
@@ -433,10 +423,9 @@ static void job_of(const struct launch_config *config, const struct launch_ident
 /* Slurm places rank 0 on the first node of the step. */
 static void first_node(const struct launch_config *config, char host[LAUNCH_HOST_BYTES]) {
     const char *list = launch_variable(config, "SLURM_STEP_NODELIST");
-    struct slurm_hosts hosts;
+    SCOPED(slurm_hosts_free) struct slurm_hosts hosts = {0};
     if (!list || slurm_hosts_parse("SLURM_STEP_NODELIST", list, &hosts) != STATUS_OK) return;
     snprintf(host, LAUNCH_HOST_BYTES, "%s", hosts.name[0]);
-    slurm_hosts_free(&hosts);
 }
 
 void launch_peers_of_node(const struct launch_layout *layout, struct launch_peers *out) {

@@ -5,7 +5,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -87,7 +86,7 @@ static void write_cores(const struct options *options, int cores, FILE *out) {
 }
 
 static void write_header(const struct options *options, int cores, FILE *out) {
-    char *name = sbatch_quote(options->model);
+    SCOPED_FREE char *name = sbatch_quote(options->model);
     fprintf(out, "#!/bin/bash\n");
     fprintf(out, "#SBATCH --job-name=stretto-%s\n", name);
     fprintf(out, "#SBATCH --nodes=%" PRId64 "\n",
@@ -104,7 +103,6 @@ static void write_header(const struct options *options, int cores, FILE *out) {
         out,
         "# Ranks save and stop when the time is nearly up.\n#SBATCH --signal=TERM@%d\n\nset -eu\n",
         WARNING_S);
-    free(name);
 }
 
 static void write_resume(const struct options *options, FILE *out) {
@@ -118,10 +116,8 @@ static void write_resume(const struct options *options, FILE *out) {
 }
 
 static void write_option(const struct options *options, enum option_id id, FILE *out) {
-    char *text = option_text(options, id), *quoted = sbatch_quote(text);
+    SCOPED_FREE char *text = option_text(options, id), *quoted = sbatch_quote(text);
     fprintf(out, " \\\n    --%s %s", option_rows[id].name, quoted);
-    free(quoted);
-    free(text);
 }
 
 /* The model always, but for a run that has one: a job that Slurm starts again may have been killed
@@ -131,8 +127,9 @@ static bool is_said(const struct options *options, enum option_id id) {
 }
 
 static void write_command(const struct options *options, const char *program, FILE *out) {
-    char *quoted = sbatch_quote(program),
-         *folder = option_is_set(options, OPTION_out) ? sbatch_quote(options->out) : NULL;
+    SCOPED_FREE char *quoted = sbatch_quote(program);
+    SCOPED_FREE char *folder =
+        option_is_set(options, OPTION_out) ? sbatch_quote(options->out) : NULL;
     fprintf(out, "\n# A rank that is lost ends the others by itself, after they have logged why: "
                  "srun need not kill them.\n");
     /* Since Slurm 22.05 srun does not take it from the job. */
@@ -149,8 +146,6 @@ static void write_command(const struct options *options, const char *program, FI
     if (option_is_given(options, OPTION_threads)) write_option(options, OPTION_threads, out);
     fprintf(out, " \\\n    --out %s $resume\n",
             folder ? folder : "\"runs/$SLURM_JOB_NAME-$SLURM_JOB_ID\"");
-    free(quoted);
-    free(folder);
 }
 
 enum status sbatch_write(const struct options *options, const char *program, int cores, FILE *out) {

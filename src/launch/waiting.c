@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/mem.h"
 #include "base/thread.h"
 
@@ -40,7 +39,8 @@ static int64_t delayed_of(const char *task) {
     return count == 2 ? delayed : -1;
 }
 
-int64_t waiting_delayed_ns(void) {
+/* So long all threads of this process have stood in line since they began; -1: unknown. */
+static int64_t delayed_ns(void) {
     int64_t sum = -1;
     DIR *tasks = opendir("/proc/self/task");
     if (!tasks) return -1;
@@ -82,13 +82,12 @@ static void *be_there(void *gate) {
 /* Whether so many threads can be there at once. */
 static bool can_start(int count) {
     pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
-    pthread_t *threads = MEM_ARRAY(pthread_t, count);
+    SCOPED_FREE pthread_t *threads = MEM_ARRAY(pthread_t, count);
     int started = 0;
     pthread_mutex_lock(&gate);
     while (started < count && thread_try(&threads[started], be_there, &gate) == 0) started++;
     pthread_mutex_unlock(&gate);
     for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
-    free(threads);
     return started == count;
 }
 
@@ -120,10 +119,10 @@ static bool rest(struct waiting *waiting, int64_t ns) {
 static void *watch(void *argument) {
     struct waiting *waiting = argument;
     struct waiting_rule rule = {0};
-    int64_t since_ns = clock_ns(), before = waiting_delayed_ns();
+    int64_t since_ns = clock_ns(), before = delayed_ns();
     while (rest(waiting, rule.sleeps ? rule.pause_ns : window_ns)) {
         bool slept = rule.sleeps;
-        int64_t delayed = waiting_delayed_ns(), now_ns = clock_ns();
+        int64_t delayed = delayed_ns(), now_ns = clock_ns();
         waiting_judge(&rule, now_ns - since_ns, delayed - before);
         if (rule.sleeps != slept) waiting_set_team(rule.sleeps ? waiting->team : 0);
         since_ns = now_ns, before = delayed;

@@ -41,8 +41,6 @@ struct waiting_rule {
 };
 /* Of a window in which all threads together stood in line for `delayed_ns`. */
 void waiting_judge(struct waiting_rule *rule, int64_t window_ns, int64_t delayed_ns);
-/* So long all threads of this process have stood in line since they began; -1: unknown. */
-int64_t waiting_delayed_ns(void);
 /* Threads of the idle team, the one that watches included, that give libgomp one more thread than
  * `cores`. It counts the initial thread and all workers, not the other threads that have some. */
 int waiting_team(int cores, int ranks, int threads);

@@ -151,15 +151,12 @@ int64_t op_rows(const struct shape *shape) {
     return shape_count(shape) / op_columns(shape);
 }
 
-double op_bytes(const struct op_call *call) {
-    double bytes = 0;
-    for (int i = 0; i < call->in_count; i++) bytes += (double)tensor_type_bytes(&call->in[i]);
-    for (int i = 0; i < call->out_count; i++) bytes += (double)tensor_type_bytes(&call->out[i]);
-    return bytes;
-}
-
 struct op_cost op_cost_of(const struct op_call *call, double flops) {
-    return (struct op_cost){.flops = flops, .bytes = op_bytes(call)};
+    struct op_cost cost = {.flops = flops};
+    for (int i = 0; i < call->in_count; i++) cost.bytes += (double)tensor_type_bytes(&call->in[i]);
+    for (int i = 0; i < call->out_count; i++)
+        cost.bytes += (double)tensor_type_bytes(&call->out[i]);
+    return cost;
 }
 
 struct op_cost op_cost_elementwise(const struct op_call *call) {

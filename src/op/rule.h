@@ -43,8 +43,7 @@ struct shape op_shape_last(const struct shape *shape, int64_t last);
 int64_t op_columns(const struct shape *shape);
 int64_t op_rows(const struct shape *shape);
 
-/* Local. Bytes of all tensors of the call; and the cost of `flops` over them. */
-double op_bytes(const struct op_call *call);
+/* Local. The cost of `flops` and the bytes of all tensors of the call. */
 struct op_cost op_cost_of(const struct op_call *call, double flops);
 /* Local. Cost functions for `n` operations per element of the first output. */
 struct op_cost op_cost_elementwise(const struct op_call *call);

@@ -2,7 +2,6 @@
  * for; an own loss has no gradient of its output but the seed of its term instead. */
 #include "op/user.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/api.h"

@@ -1,7 +1,6 @@
 /* Learning-rate policies: pure functions of the step. A policy is a function here and a row in
  * lr.def. */
 #include <math.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/text.h"

@@ -4,8 +4,6 @@
 
 #include <math.h>
 #include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -59,13 +57,11 @@ static double least_largest(const struct balance_problem *problem, const double 
 }
 
 static double find_limit(const struct balance_problem *problem) {
-    double *largest = MEM_ARRAY(double, state(problem, problem->chunks, 0));
+    SCOPED_FREE double *largest = MEM_ARRAY(double, state(problem, problem->chunks, 0));
     for (int chunk = problem->chunks - 1; chunk >= 0; chunk--)
         for (int a = chunk; a < last_end(problem, chunk); a++)
             largest[state(problem, chunk, a)] = least_largest(problem, largest, chunk, a);
-    double limit = largest[0];
-    free(largest);
-    return limit;
+    return largest[0];
 }
 
 /* Bytes over the cuts behind layer a, and the earliest end of its chunk that gives them. */
@@ -95,11 +91,11 @@ void balance_cut(const struct balance_problem *problem, int *cuts) {
     CHECK(problem->chunks >= 1 && problem->chunks <= problem->layers, "%d chunks of %d layers",
           problem->chunks, problem->layers);
     double limit = find_limit(problem);
-    struct choice *choices = MEM_ARRAY(struct choice, state(problem, problem->chunks, 0));
+    SCOPED_FREE struct choice *choices =
+        MEM_ARRAY(struct choice, state(problem, problem->chunks, 0));
     for (int chunk = problem->chunks - 1; chunk >= 0; chunk--)
         for (int a = chunk; a < last_end(problem, chunk); a++)
             choices[state(problem, chunk, a)] = choose(problem, choices, chunk, a, limit);
     for (int chunk = 0, a = 0; chunk < problem->chunks - 1; chunk++)
         cuts[chunk] = a = choices[state(problem, chunk, a)].end;
-    free(choices);
 }

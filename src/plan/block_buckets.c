@@ -46,7 +46,7 @@ static struct span *spans_of(const struct bucket_source *source, const int *unit
     return spans;
 }
 
-/* What is touched beside all others is in no group: it is kept, or shared and last. */
+/* A bucket that every segment touches is in no group: it is kept, or shared and last. */
 static int grouped_end(const struct bucket_source *source) {
     bool last = source->kept == 0 && buckets_keep_last(source);
     return source->count - (last ? source->shared : 0);
@@ -75,8 +75,8 @@ static bool *find_begins(const struct bucket_source *source, const struct span *
 
 static struct groups groups_of(const struct bucket_source *source, const int *unit_block) {
     int blocks = unit_block[source->end_unit - 1] + 1;
-    struct span *spans = spans_of(source, unit_block);
-    bool *begins = find_begins(source, spans, blocks);
+    SCOPED_FREE struct span *spans = spans_of(source, unit_block);
+    SCOPED_FREE bool *begins = find_begins(source, spans, blocks);
     struct groups groups = {MEM_ARRAY(int, source->count + 1), MEM_ARRAY(int, blocks + 1), 1};
     groups.begin[0] = INT_MIN;
     for (int k = 0; k < blocks; k++)
@@ -86,8 +86,6 @@ static struct groups groups_of(const struct bucket_source *source, const int *un
         while (spans[source->params[p]].first < groups.begin[group]) group--;
         groups.of[p] = p < source->kept || p >= grouped_end(source) ? -1 : group;
     }
-    free(spans);
-    free(begins);
     return groups;
 }
 
@@ -116,7 +114,7 @@ static void add_bucket(const struct bucket_source *source, const struct groups *
 
 struct bucket_list block_buckets_of(const struct bucket_source *source) {
     int *unit_block = ranges_unit_blocks(source->graph), own = source->count - source->shared;
-    struct groups groups = groups_of(source, unit_block);
+    SCOPED(groups_free) struct groups groups = groups_of(source, unit_block);
     struct bucket_list list = {.items = MEM_ARRAY(struct bucket, 2 * groups.count + 2)};
     for (int g = groups.count - 1; g >= 0; g--) {
         add_bucket(source, &groups, g, source->kept, own, &list);
@@ -126,7 +124,6 @@ struct bucket_list block_buckets_of(const struct bucket_source *source) {
     add_bucket(source, &groups, -1, grouped_end(source), source->count, &list);
     if (list.count == 0)
         list.items[list.count++] = (struct bucket){.first = source->first, .begin = source->begin};
-    groups_free(&groups);
     free(unit_block);
     return list;
 }
@@ -155,7 +152,7 @@ static void cut(const struct bucket_list *buckets, const struct bucket_source *s
                 struct ranges *ranges, int stage, enum phase phase) {
     int *unit_block = ranges_unit_blocks(source->graph), count = buckets->count,
         *ends = MEM_ARRAY(int, count), end = ranges_find(ranges, stage, SEGMENT_ALL, phase).end;
-    struct groups groups = groups_of(source, unit_block);
+    SCOPED(groups_free) struct groups groups = groups_of(source, unit_block);
     for (int b = 0; b < count; b++) {
         int begin = begin_of(&buckets->items[b], source, &groups);
         if (phase == PHASE_BACKWARD) {
@@ -166,7 +163,6 @@ static void cut(const struct bucket_list *buckets, const struct bucket_source *s
         }
     }
     ranges_cut_segments(ranges, stage, phase, ends, count);
-    groups_free(&groups);
     free(unit_block);
     free(ends);
 }

@@ -119,7 +119,7 @@ static int64_t unit_elements(const struct bucket_source *source, const bool *cut
     return elements;
 }
 
-/* What is shared is touched beside all others. */
+/* Every segment touches the shared bucket. */
 static void put_last(struct bucket_list *list) {
     struct bucket shared = list->items[0];
     for (int b = 1; b < list->count; b++) list->items[b - 1] = list->items[b];
@@ -191,7 +191,7 @@ void buckets_join(struct bucket_list *buckets) {
  */
 static void cut_apart(const struct bucket_list *buckets, const struct bucket_source *source,
                       struct ranges *ranges, int stage, enum phase phase) {
-    struct touches *of = touches_of(source->graph);
+    SCOPED_FREE struct touches *of = touches_of(source->graph);
     int count = buckets->count, *ends = MEM_ARRAY(int, count),
         end = ranges_find(ranges, stage, SEGMENT_ALL, phase).end;
     for (int i = count - 1; i >= 0; i--) {
@@ -208,7 +208,6 @@ static void cut_apart(const struct bucket_list *buckets, const struct bucket_sou
     }
     ranges_cut_segments(ranges, stage, phase, ends, count);
     free(ends);
-    free(of);
 }
 
 void buckets_cut(const struct bucket_list *buckets, const struct bucket_source *source,

@@ -26,7 +26,8 @@ struct bucket_source {
     const int *params;
     int count, shared, first;
     int64_t begin;
-    int kept;    /* the first so many are one bucket, the last, that is apart from none */
+    int kept;    /* so many parameters, from the first on, are one bucket: the last one. Every pass
+                    touches it */
     bool apart;  /* passes touch one bucket after the other, no two in turn */
     bool blocks; /* segments end where layer blocks do: block_buckets.h */
     int first_unit, end_unit; /* of the stage, in this graph */
@@ -40,11 +41,11 @@ struct bucket_source {
  * caller frees the items. One at least, also where there is no parameter. */
 struct bucket_list buckets_of(const struct bucket_source *source);
 
-/* Local. Is the last bucket touched beside all others, and its own segment empty? What is kept is,
- * and where passes touch one bucket after the other what a stage shares with another. */
+/* Local. Whether every segment touches the last bucket, whose own segment is empty: so with a
+ * kept bucket, and with a shared one where passes touch one bucket after the other. */
 bool buckets_keep_last(const struct bucket_source *source);
 
-/* Local. The number of the bucket that is shared, -1: none is. */
+/* Local. The number of the shared bucket; -1: there is none. */
 int buckets_shared(const struct bucket_list *buckets);
 
 /* Local. Makes one of all. */

@@ -9,7 +9,6 @@
 
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "base/mem.h"
 #include "comm/channel.h"
 #include "graph/memory.h"
@@ -42,10 +41,8 @@ struct trial {
 /* --- shapes --- */
 
 static int layer_count(const struct graph *graph) {
-    struct layer_list layers = layers_of(graph);
-    int count = layers.count;
-    layers_free(&layers);
-    return count;
+    SCOPED(layers_free) struct layer_list layers = layers_of(graph);
+    return layers.count;
 }
 
 /* Chunks a rank that the options leave no choice about, or 0. */
@@ -172,10 +169,8 @@ static int64_t slot_bytes(const struct trial *trial, int stage) {
                  .mixed = true,
                  .recompute = trial->input->config->recompute == RECOMPUTE_ALWAYS},
         .shared = true};
-    struct placement placement = graph_place(&trial->ranges, stage, &config);
-    int64_t bytes = (int64_t)placement.slot_bytes;
-    placement_free(&placement);
-    return bytes;
+    SCOPED(placement_free) struct placement placement = graph_place(&trial->ranges, stage, &config);
+    return (int64_t)placement.slot_bytes;
 }
 
 /* What all slots of a position share. */
@@ -212,13 +207,14 @@ static size_t scratch_bytes(const struct trial *trial, int stage) {
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
         struct node_range nodes =
             ranges_find(&trial->ranges, stage, SEGMENT_ALL, (enum phase)phase);
-        size_t bytes = graph_scratch_bytes(trial->input->graph, nodes.begin, nodes.end);
+        size_t bytes = graph_scratch_bytes(trial->input->graph, nodes.begin, nodes.end) +
+                       graph_packed_bytes(trial->input->graph, nodes.begin, nodes.end);
         if (bytes > most) most = bytes;
     }
     return most;
 }
 
-/* Of a position beside its slots. */
+/* What a position needs besides its slots. */
 static size_t fixed_bytes(const struct trial *trial, int position) {
     const struct partition_config *partition = &trial->input->partition;
     size_t copies = (size_t)(1 + partition->grads + partition->states),
@@ -357,8 +353,7 @@ static void try_orders(const struct trial *trial, const struct auto_input *input
 static enum status try_shape(const struct choice_input *input, const struct times *times,
                              const struct pipeline_shape *shape, bool refuse,
                              struct choice *choice) {
-    struct trial trial;
-    enum status status = STATUS_OK;
+    SCOPED(trial_free) struct trial trial = {0};
     TRY(trial_new(input, times, shape, &trial));
     struct replay_costs costs = {.forward = trial.forward,
                                  .input = trial.backward,
@@ -373,11 +368,10 @@ static enum status try_shape(const struct choice_input *input, const struct time
                                 .limit_bytes = trial.limit,
                                 .slots = true};
     if (refuse)
-        status = auto_refuse(&search);
+        TRY(auto_refuse(&search));
     else
         try_orders(&trial, &search, choice);
-    trial_free(&trial);
-    return status;
+    return STATUS_OK;
 }
 
 static int by_time(const void *a, const void *b) {

@@ -34,7 +34,7 @@ struct choice_input {
     const struct run_config *config;
     const struct graph *graph;         /* of a micro-batch, lowered */
     struct partition_config partition; /* of the model; its number of chunks is tried here */
-    size_t other_bytes;                /* of a rank beside parameters, activations and messages */
+    size_t other_bytes;                /* of a rank, besides parameters, activations and messages */
 };
 
 /* Sets chunks and shape of the grid. The caller frees the choice (all zero before) with

@@ -1,20 +1,19 @@
-/* See cut.h. Times come from who made the configuration: a plan follows from files, never from a
- * clock. */
+/* See cut.h. Times come with the configuration: a plan follows from files, never from a clock. */
 #include "plan/cut.h"
 
 #include <stdlib.h>
 
 #include "base/mem.h"
 
-/* Of a profile alone: other costs are estimates. The caller frees them. NULL: not known. */
+/* Times of a profile: other costs are estimates, and do not count here. The caller frees them.
+ * NULL: not known. */
 static double *times_of(const struct plan *plan) {
     const struct run_config *config = &plan->config;
-    struct cost_table table;
+    SCOPED(cost_table_free) struct cost_table table = {0};
     if (config->balance != BALANCE_TIME || !config->costs->section) return NULL;
     cost_table_new(config->costs, plan->micro[0].graph, &table);
     double *ns = table.ns;
     table.ns = NULL;
-    cost_table_free(&table);
     return ns;
 }
 

@@ -66,22 +66,18 @@ static enum status find_row(const struct json_place *place, const char *prefix,
         names[count++] = name;
     }
     const char *near = text_nearest(place->key, names, count);
-    char *answer = near ? mem_format("did you mean %s?", near)
-                        : option_word_answer(place->key, COMMAND_TRAIN, OPTION_FORM_ARGUMENT);
-    enum status status =
-        json_refuse(place, "unknown key%s%s", answer ? "; " : "", answer ? answer : "");
-    free(answer);
-    return status;
+    SCOPED_FREE char *answer =
+        near ? mem_format("did you mean %s?", near)
+             : option_word_answer(place->key, COMMAND_TRAIN, OPTION_FORM_ARGUMENT);
+    return json_refuse(place, "unknown key%s%s", answer ? "; " : "", answer ? answer : "");
 }
 
 /* Refuses what is switched on and not here; of fp16 and amp, what is. */
 static enum status refuse_switch(const struct json_place *place, const char *word, const char *what,
                                  const char *hint) {
-    char *answer = option_word_answer(word, COMMAND_TRAIN, OPTION_FORM_ARGUMENT);
-    enum status status = json_refuse(place, "%sis not supported%s%s\n  %s", what,
-                                     answer ? "; " : "", answer ? answer : "", hint);
-    free(answer);
-    return status;
+    SCOPED_FREE char *answer = option_word_answer(word, COMMAND_TRAIN, OPTION_FORM_ARGUMENT);
+    return json_refuse(place, "%sis not supported%s%s\n  %s", what, answer ? "; " : "",
+                       answer ? answer : "", hint);
 }
 
 /* Not given: null, or left to the command line ("auto"). */
@@ -103,12 +99,10 @@ static void add_idle(struct reading *reading, const struct json_place *place) {
 
 /* Equal as JSON, whole numbers and reals alike. */
 static bool is_off(const json_t *value, const char *off) {
-    json_t *wanted = json_loads(off, JSON_DECODE_ANY, NULL);
-    bool same = json_is_number(value) && json_is_number(wanted)
-                    ? json_number_value(value) == json_number_value(wanted)
-                    : json_equal(value, wanted);
-    json_decref(wanted);
-    return same;
+    json_auto_t *wanted = json_loads(off, JSON_DECODE_ANY, NULL);
+    return json_is_number(value) && json_is_number(wanted)
+               ? json_number_value(value) == json_number_value(wanted)
+               : json_equal(value, wanted);
 }
 
 static enum status check_switch(const struct json_place *place) {
@@ -136,13 +130,10 @@ static enum status check_key(struct reading *reading, const struct json_place *p
     case OFF: break;
     }
     if (is_off(place->value, row->off)) return STATUS_OK;
-    char *what = mem_format("%s ", json_value_text(place->value, value)),
-         *hint = mem_format("remove the key, or set it to %s", row->off);
+    SCOPED_FREE char *what = mem_format("%s ", json_value_text(place->value, value)),
+                     *hint = mem_format("remove the key, or set it to %s", row->off);
     const char *word = strcmp(place->key, "enabled") == 0 ? prefix : place->key;
-    enum status status = refuse_switch(place, word, what, hint);
-    free(what);
-    free(hint);
-    return status;
+    return refuse_switch(place, word, what, hint);
 }
 
 /* "zero_optimization": true is an old spelling. */
@@ -170,13 +161,12 @@ __attribute__((format(printf, 4, 5))) static void emit(struct reading *reading, 
     va_start(args, format);
     vsnprintf(value, sizeof value, format, args);
     va_end(args);
-    char *where =
+    SCOPED_FREE char *where =
         mem_format("%s:%d: %s", reading->file.name, json_line(from), json_path(from, path));
     out->option = mem_grow(out->option, &out->capacity, out->count + 1, sizeof *out->option);
     out->option[out->count++] = (struct deepspeed_option){.option = option,
                                                           .value = arena_text(&out->arena, value),
                                                           .from = arena_text(&out->arena, where)};
-    free(where);
 }
 
 static void emit_real(struct reading *reading, const char *option, const struct json_place *from,
@@ -522,9 +512,8 @@ enum status deepspeed_parse(const char *name, const char *text, size_t bytes, in
     TRY(json_file_parse(name, text, bytes, STATUS_USAGE, &reading.file));
     enum status status = read_file(&reading);
     if (reading.idle) {
-        char *note = mem_format("%s: keys without effect here: %s", name, reading.idle);
+        SCOPED_FREE char *note = mem_format("%s: keys without effect here: %s", name, reading.idle);
         reading.out.note = arena_text(&reading.out.arena, note);
-        free(note);
     }
     free(reading.idle);
     json_file_free(&reading.file);
@@ -536,11 +525,9 @@ enum status deepspeed_parse(const char *name, const char *text, size_t bytes, in
 }
 
 enum status deepspeed_read(const char *path, int64_t replicas, struct deepspeed *out) {
-    struct bytes text;
+    SCOPED(bytes_free) struct bytes text = {0};
     TRY(file_read(path, BYTES_MAX, &text));
-    enum status status = deepspeed_parse(path, (const char *)text.data, text.count, replicas, out);
-    bytes_free(&text);
-    return status;
+    return deepspeed_parse(path, (const char *)text.data, text.count, replicas, out);
 }
 
 void deepspeed_free(struct deepspeed *deepspeed) {

@@ -24,7 +24,7 @@ struct slot_forms forms_of(const struct program *program, int rank, const struct
                            int chunks) {
     int count = sizes_slot(sizes, chunks, 0);
     struct slot_forms forms = {.of = MEM_ARRAY(enum slot_form, count + 1)};
-    unsigned *uses = MEM_ARRAY(unsigned, count + 1);
+    SCOPED_FREE unsigned *uses = MEM_ARRAY(unsigned, count + 1);
     for (int l = LIST_BODY; l <= LIST_LAST; l++)
         look(&program->grid, program_list(program, rank, (enum list_name)l), sizes, uses,
              &forms.blocks);
@@ -38,7 +38,6 @@ struct slot_forms forms_of(const struct program *program, int rank, const struct
         bool light = uses[s] == LIGHT_F || (!uses[s] && !forms.has[FORM_KEPT]);
         forms.of[s] = light ? FORM_LIGHT : FORM_KEPT;
     }
-    free(uses);
     return forms;
 }
 

@@ -15,13 +15,12 @@ enum status graphs_make(const struct plan *plan, int64_t samples, bool training,
     shape.batch = samples;
     shape.training = training;
     shape.stats_ranks = config->sync_bn ? config->replicas : 1;
-    struct graph *graph = NULL;
+    SCOPED(graph_free) struct graph *graph = NULL;
+    SCOPED_FREE const struct layout **layouts = NULL;
     TRY(model_build(config->model, &shape, &graph));
-    enum status status = STATUS_OK;
-    const struct layout **layouts = NULL;
     graph->dtype = config->dtype;
     graph_fuse(graph);
-    if (training) TRY_GOTO(graph_gradient(graph), failed);
+    if (training) TRY(graph_gradient(graph));
     graph_narrow(graph, config->dtype);
     if (plan->micro_count > 0) {
         const struct graph *main = plan->micro[0].graph;
@@ -31,22 +30,17 @@ enum status graphs_make(const struct plan *plan, int64_t samples, bool training,
     }
     bool all = plan_stages(plan) == 1 && config->cell.role == GRID_STAGE;
     plan->device->dry = config->dry || !all || (config->forward && training);
-    TRY_GOTO(graph_lower(graph, plan->device, layouts), failed);
-    free(layouts);
+    TRY(graph_lower(graph, plan->device, layouts));
     *out = graph;
+    graph = NULL;
     return STATUS_OK;
-failed:
-    free(layouts);
-    graph_free(&graph);
-    return status;
 }
 
 enum status graphs_cut(const struct plan *plan, struct micro_plan *micro) {
-    int stages = plan_stages(plan), *cuts = MEM_ARRAY(int, stages);
-    enum status status = partition_translate(&plan->partition, micro->graph, cuts);
-    if (status == STATUS_OK) status = ranges_new(micro->graph, cuts, stages - 1, &micro->ranges);
-    free(cuts);
-    TRY(status);
+    int stages = plan_stages(plan);
+    SCOPED_FREE int *cuts = MEM_ARRAY(int, stages);
+    TRY(partition_translate(&plan->partition, micro->graph, cuts));
+    TRY(ranges_new(micro->graph, cuts, stages - 1, &micro->ranges));
     micro->crossing = MEM_ARRAY(struct crossing, (stages - 1) * PHASE_COUNT + 1);
     for (int i = 0; i < (stages - 1) * PHASE_COUNT; i++)
         micro->crossing[i] =
@@ -86,7 +80,7 @@ static uint64_t hash_crossings(const struct plan *plan, const struct micro_plan 
     return hash;
 }
 
-/* Of a size that another replica meets there is no graph here: it is made, looked at and freed. */
+/* A size that only another replica meets has no graph here: one is made, looked at and freed. */
 static enum status hash_size(const struct plan *plan, int64_t samples, bool training,
                              uint64_t *out) {
     const struct micro_plan *known = plan_micro(plan, samples, training);
@@ -123,7 +117,7 @@ enum status graphs_layouts_hash(const struct plan *plan, uint64_t *out) {
         hash = hash_layout(hash, main, main->params[p].value);
     int64_t eval = plan->eval_batch, rest = config->dataset->count[config->eval_split] % eval;
     const int64_t *last = plan->last_samples; /* never increasing */
-    /* Of auto ranks may not cut alike before they have rank 0's programs. */
+    /* With auto, ranks may cut differently until they have rank 0's programs. */
     if (plan_stages(plan) > 1 && !plan_is_auto(config)) {
         TRY(hash_sizes(plan, plan->micro[0].samples, plan->micro[0].samples, true, &hash));
         if (last)

@@ -19,7 +19,7 @@ static void take_param(struct holdings *holdings, const struct param_need *need,
 
 static void take_stage(struct holdings *holdings, const struct ranges *ranges,
                        const struct grid *grid, const struct ties *ties, int chunk, int stage) {
-    struct needs needs = needs_of(ranges, stage);
+    SCOPED(needs_free) struct needs needs = needs_of(ranges, stage);
     for (int shared = 0; shared < 2; shared++) {
         for (int i = 0; i < needs.param_count; i++) {
             const struct param_need *need = &needs.params[i];
@@ -31,7 +31,6 @@ static void take_stage(struct holdings *holdings, const struct ranges *ranges,
         }
     }
     for (int i = 0; i < needs.buffer_count; i++) holdings->buffers[needs.buffers[i]] = true;
-    needs_free(&needs);
 }
 
 /* Both parts stay in their order. */

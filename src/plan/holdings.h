@@ -16,7 +16,7 @@ struct bucket_rules {
     int64_t most_bytes;     /* of a bucket; 0: by the size of the model */
     bool apart;             /* passes touch one bucket after the other */
     bool blocks;            /* segments are layer blocks, or several */
-    int64_t keep_bytes;     /* parameters of at most so many are kept whole in a step */
+    int64_t keep_bytes;     /* parameters of at most this size are kept whole for a step */
     int64_t prefetch_bytes; /* of parameters that are gathered ahead; -1: one bucket */
 };
 
@@ -28,7 +28,7 @@ struct holdings {
     bool *copies;                         /* per parameter of the graph: another rank has it, too,
                                              and answers for it */
     bool *uses;                           /* per use of the graph: its gradient is made here */
-    int kept[GRID_MAX_CHUNKS];            /* per chunk: so many, its first, are kept whole */
+    int kept[GRID_MAX_CHUNKS]; /* per chunk: how many, from its first on, are kept whole */
     struct bucket_rules rules;
     bool *buffers; /* per buffer of the graph: it is held */
 };

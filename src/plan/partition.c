@@ -4,7 +4,6 @@
 #include "plan/partition.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -259,7 +258,7 @@ static struct partition_chunk chunk_of(const struct ranges *ranges, int index,
 
 static enum status fill_chunks(struct partition *partition, const struct layer_list *layers,
                                const struct balance_problem *problem) {
-    struct ranges ranges;
+    SCOPED(ranges_free) struct ranges ranges = {0};
     TRY(ranges_new(partition->graph, partition->cuts, partition->count - 1, &ranges));
     for (int c = 0; c < partition->count; c++) {
         struct partition_chunk *chunk = &partition->chunks[c];
@@ -267,7 +266,6 @@ static enum status fill_chunks(struct partition *partition, const struct layer_l
         int first = layers_at(layers, chunk->first_unit);
         chunk->weight = balance_weight(problem, c, first, first + chunk->layer_count);
     }
-    ranges_free(&ranges);
     return STATUS_OK;
 }
 
@@ -297,10 +295,8 @@ static enum status cut_graph(const struct graph *graph, const struct partition_c
 enum status partition_new(const struct graph *graph, const struct partition_config *config,
                           struct partition *out) {
     CHECK(config->chunks >= 1, "a partition into %d chunks", config->chunks);
-    struct layer_list layers = layers_of(graph);
-    enum status status = cut_graph(graph, config, &layers, out);
-    layers_free(&layers);
-    return status;
+    SCOPED(layers_free) struct layer_list layers = layers_of(graph);
+    return cut_graph(graph, config, &layers, out);
 }
 
 void partition_free(struct partition *partition) {
@@ -314,21 +310,16 @@ void partition_free(struct partition *partition) {
 
 enum status partition_translate(const struct partition *partition, const struct graph *to,
                                 int *cuts) {
-    struct layer_list from_layers = layers_of(partition->graph), to_layers = layers_of(to);
-    enum status status =
-        layers_translate(&from_layers, partition->cuts, partition->count - 1, &to_layers, cuts);
-    layers_free(&from_layers);
-    layers_free(&to_layers);
-    return status;
+    SCOPED(layers_free) struct layer_list from = layers_of(partition->graph), into = layers_of(to);
+    return layers_translate(&from, partition->cuts, partition->count - 1, &into, cuts);
 }
 
 struct needs *partition_needs(const struct partition *partition) {
-    struct ranges ranges;
+    SCOPED(ranges_free) struct ranges ranges = {0};
     enum status status =
         ranges_new(partition->graph, partition->cuts, partition->count - 1, &ranges);
     CHECK(status == STATUS_OK, "a partition that cannot be cut");
     struct needs *needs = MEM_ARRAY(struct needs, partition->count);
     for (int c = 0; c < partition->count; c++) needs[c] = needs_of(&ranges, c);
-    ranges_free(&ranges);
     return needs;
 }

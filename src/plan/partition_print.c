@@ -1,6 +1,5 @@
 /* The table of a partition, as explain shows it. Layers go by the shortest names that --cut
  * understands, so that the column "from" can be edited and given back. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/shown.h"
@@ -97,7 +96,7 @@ static void print_tied(const struct partition *partition, const struct needs *ne
     }
 }
 
-/* Of a long pipeline its ends. */
+/* A long pipeline is shown by its ends. */
 static bool is_shown(const struct partition *partition, int c) {
     enum { MOST = 20, LAST = 2 };
     return partition->count <= MOST || c < MOST - LAST - 1 || c >= partition->count - LAST;
@@ -120,7 +119,7 @@ static void add_chunks(const struct partition *partition, const struct partition
 void partition_print(const struct partition *partition, const struct partition_place *places,
                      FILE *out) {
     struct layer_list layers = layers_of(partition->graph);
-    struct needs *needs = partition_needs(partition);
+    SCOPED_FREE struct needs *needs = partition_needs(partition);
     bool ends = shows_last(partition, places != NULL, &layers);
     struct text_table table = {.align = places ? ends ? "rrllrrrrrr" : "rrlrrrrrr"
                                         : ends ? "rllrrrrrr"
@@ -138,5 +137,4 @@ void partition_print(const struct partition *partition, const struct partition_p
             out);
     print_tied(partition, needs, out);
     for (int c = 0; c < partition->count; c++) needs_free(&needs[c]);
-    free(needs);
 }

@@ -65,10 +65,8 @@ static enum status read_place(struct yaml_reader *yaml, void *into) {
     if (reading->cells == PLACEMENT_RANKS_MAX)
         return YAML_REFUSE(yaml, yaml->event.start_mark, "more than %d places",
                            PLACEMENT_RANKS_MAX);
-    char *host = mem_format("%.*s", (int)(colon - text), text);
-    enum status status = find_host(reading, host, &cell.host);
-    free(host);
-    TRY(status);
+    SCOPED_FREE char *host = mem_format("%.*s", (int)(colon - text), text);
+    TRY(find_host(reading, host, &cell.host));
     placement->cell = mem_grow(placement->cell, &reading->cell_capacity, reading->cells + 1,
                                sizeof *placement->cell);
     placement->cell[reading->cells++] = cell;
@@ -150,13 +148,12 @@ static enum status check_cell(const struct stage_placement *placement,
 
 /* Also counts the ranks of each host. */
 static enum status check_cells(struct stage_placement *placement) {
-    const struct stage_placement_cell **sorted = sorted_cells(placement);
+    SCOPED_FREE const struct stage_placement_cell **sorted = sorted_cells(placement);
     enum status status = STATUS_OK;
     for (int64_t i = 0; i < placement->stages * placement->replicas && status == STATUS_OK; i++) {
         status = check_cell(placement, sorted[i], i ? sorted[i - 1] : NULL);
         placement->host[sorted[i]->host].ranks++;
     }
-    free(sorted);
     return status;
 }
 
@@ -177,11 +174,9 @@ enum status stage_placement_parse(const char *name, const void *text, size_t byt
 }
 
 enum status stage_placement_read(const char *path, struct stage_placement *out) {
-    struct bytes text;
+    SCOPED(bytes_free) struct bytes text = {0};
     TRY(file_read(path, PLACEMENT_BYTES_MAX, &text));
-    enum status status = stage_placement_parse(path, text.data, text.count, out);
-    bytes_free(&text);
-    return status;
+    return stage_placement_parse(path, text.data, text.count, out);
 }
 
 void stage_placement_free(struct stage_placement *placement) {

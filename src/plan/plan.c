@@ -112,7 +112,7 @@ static enum sum_order own_order(const struct run_config *config) {
     return scatters ? SUM_REPLICA : config->sum;
 }
 
-/* Of all stages. */
+/* All stages. */
 static enum status plan_buckets(struct plan *plan) {
     const struct run_config *config = &plan->config;
     const struct ranges *ranges = &plan->micro[0].ranges;
@@ -183,8 +183,8 @@ static int64_t *last_step_samples(const struct plan *plan) {
     return samples;
 }
 
-/* Pipelines share the test samples: this rank's is one of so many. A rank without a stage runs as
- * many rounds as the others, and loads nothing. */
+/* Pipelines share the test samples. A rank without a stage runs as many rounds as the others,
+ * and loads nothing. */
 struct eval_share {
     int pipelines, index;
 };
@@ -250,14 +250,12 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
 
 /* The short last step, where the run has one and a given program leaves it out. */
 static enum status add_last(struct plan *plan, const char *name) {
-    struct program *last = NULL;
+    SCOPED(program_free) struct program *last = NULL;
     if (!plan->last_samples == !program_has_last(plan->program)) return STATUS_OK;
-    enum status status =
-        plan->last_samples ? build_program(plan, plan->last_samples, &last) : STATUS_OK;
-    if (status == STATUS_OK && last) status = given_check_last(plan, last, name);
-    if (status == STATUS_OK) program_set_last(plan->program, last);
-    program_free(&last);
-    return status;
+    TRY(plan->last_samples ? build_program(plan, plan->last_samples, &last) : STATUS_OK);
+    if (last) TRY(given_check_last(plan, last, name));
+    program_set_last(plan->program, last);
+    return STATUS_OK;
 }
 
 /* The most that any list needs. */
@@ -289,7 +287,7 @@ static enum status plan_program(struct plan *plan) {
 
 /* The batch norm that would have one value per channel over all ranks, were there one sample; or
  * NULL. */
-static const struct node *narrow_batch_norm(const struct graph *graph) {
+static const struct node *one_value_batch_norm(const struct graph *graph) {
     for (int n = 0; n < graph->forward_count; n++) {
         const struct node *node = &graph->nodes[n];
         const struct shape *x = &graph->values[node->in[0]].type.shape;
@@ -302,8 +300,8 @@ static const struct node *narrow_batch_norm(const struct graph *graph) {
  */
 static enum status check_statistics(const struct plan *plan) {
     const struct run_config *config = &plan->config;
-    const struct node *narrow = narrow_batch_norm(plan->micro[0].graph);
-    if (!config->sync_bn || !plan->last_samples || !narrow) return STATUS_OK;
+    const struct node *node = one_value_batch_norm(plan->micro[0].graph);
+    if (!config->sync_bn || !plan->last_samples || !node) return STATUS_OK;
     for (int m = 0; m < config->micro_batches; m++) {
         int64_t samples = 0;
         for (int r = 0; r < config->replicas; r++)
@@ -312,12 +310,12 @@ static enum status check_statistics(const struct plan *plan) {
         return fail(STATUS_USAGE,
                     "node %s: one value per channel over all ranks has no variance: micro-batch %d "
                     "of an epoch's last step has one sample\n  another --batch, or --drop-last",
-                    narrow->name, m);
+                    node->name, m);
     }
     return STATUS_OK;
 }
 
-/* Sizes this rank meets beside the main one. */
+/* The other sizes of micro-batches that this rank meets. */
 static enum status plan_other_graphs(struct plan *plan) {
     const struct run_config *config = &plan->config;
     int own = config->cell.replica_count * config->micro_batches,
@@ -333,7 +331,8 @@ static enum status plan_other_graphs(struct plan *plan) {
     return is_short ? add_micro(plan, own_rest, false) : STATUS_OK;
 }
 
-static size_t scratch_bytes(const struct plan *plan) {
+static size_t most_of_kernels(const struct plan *plan,
+                              size_t (*bytes)(const struct graph *, int begin, int end)) {
     size_t most = 0;
     for (int i = 0; i < plan->micro_count * plan->chunk_count * PHASE_COUNT; i++) {
         const struct micro_plan *micro = &plan->micro[i / PHASE_COUNT / plan->chunk_count];
@@ -341,20 +340,19 @@ static size_t scratch_bytes(const struct plan *plan) {
         int stage = plan->chunk[i / PHASE_COUNT % plan->chunk_count].stage;
         struct node_range nodes =
             ranges_find(&micro->ranges, stage, SEGMENT_ALL, (enum phase)(i % PHASE_COUNT));
-        most = larger(most, graph_scratch_bytes(micro->graph, nodes.begin, nodes.end));
+        most = larger(most, bytes(micro->graph, nodes.begin, nodes.end));
     }
     return most;
 }
 
 static void want_inputs(const struct plan *plan, const struct micro_plan *micro, int stage,
                         uint32_t *wanted) {
-    struct needs needs = needs_of(&micro->ranges, stage);
+    SCOPED(needs_free) struct needs needs = needs_of(&micro->ranges, stage);
     for (int i = 0; i < needs.input_count; i++) {
         int value = micro->graph->inputs[needs.inputs[i]];
         int field = dataset_field(plan->config.dataset, micro->graph->values[value].name);
         if (field >= 0) *wanted |= 1u << field;
     }
-    needs_free(&needs);
 }
 
 /* Labels go out with the output: those of a sample that could not be read say so. */
@@ -382,7 +380,8 @@ static void plan_estimate(struct plan *plan) {
     estimate->gathered = state_kind_bytes(plan->store, ARRAY_PARAM_WINDOW);
     estimate->state = state_kind_bytes(plan->store, ARRAY_STATE);
     estimate->buffers = state_kind_bytes(plan->store, ARRAY_BUFFER);
-    estimate->scratch = scratch_bytes(plan);
+    estimate->scratch = most_of_kernels(plan, graph_scratch_bytes);
+    estimate->packed = most_of_kernels(plan, graph_packed_bytes);
     if (has_stage(plan))
         estimate->loader =
             (plan->config.forward ? 0 : loader_bytes(plan->config.dataset, &plan->train_loader)) +

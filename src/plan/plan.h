@@ -49,7 +49,7 @@ struct memory_estimate {
 #undef MEMORY
 };
 
-/* Local. Its parts as users see them: row `index` from 0 on; false behind the last. */
+/* Local. Its parts as users see them: row `index`, from 0 on; false after the last. */
 struct memory_part {
     const char *name, *doc;
     size_t bytes;
@@ -70,7 +70,7 @@ struct plan_given {
 
 struct plan {
     const struct run_config config; /* of auto: with the grid that was chosen */
-    struct plan_given given; /* behind plan_new: its name alone; NULL: the program is its own */
+    struct plan_given given; /* after plan_new its name alone; NULL: the plan's own program */
     const char *comm;        /* by which ranks talk; NULL: one rank */
     struct device *device;
     struct program *program;                   /* has list last where last_samples says so */
@@ -164,8 +164,8 @@ double plan_pass_flops(const struct plan *plan, const struct micro_plan *micro,
  * its parameters do. */
 enum status plan_warm_up(const struct plan *plan);
 
-/* Local. Of a run with a driver, in a step: its calls; meetings with the other ranks that it waits
- * for. 0 of others. */
+/* Local. Calls of a driver in a step; meetings in which it waits for the other ranks. 0 without
+ * a driver. */
 int plan_calls(const struct plan *plan);
 int plan_round_trips(const struct plan *plan);
 

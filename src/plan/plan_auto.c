@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/mem.h"
 #include "base/text.h"
 #include "plan/cut.h"
 #include "plan/resolve.h"

@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/option_registry.h"
-#include "base/text.h"
 #include "data/loader.h"
 #include "plan/strategy.h"
 #include "program/auto.h"
@@ -86,7 +85,7 @@ static enum status resolve_shape(struct resolve *resolve) {
     struct model_config *shape = &resolve->config->shape;
     if (!option_is_set(options, OPTION_classes)) {
         options->classes = data->classes, option_resolve(options, OPTION_classes);
-        /* Data of a program's own may have no classes, which nobody could ask for. */
+        /* A program's own data may have no classes; no option could ask for that. */
         if (data->classes < 2) option_derive(options, OPTION_classes);
     }
     if (options->classes < data->classes)
@@ -179,15 +178,11 @@ static bool is_given(const struct options *options, const char *name) {
 /* Whether the user asks for anything by it: a run that is resumed has every option in its
  * config.yml, where defaults ask for nothing. */
 static bool asks(const struct options *options, enum option_id id) {
-    struct options untouched;
+    SCOPED(options_free) struct options untouched = {0};
     if (!option_is_given(options, id)) return false;
     options_init(options->command, &untouched);
-    char *text = option_text(options, id), *usual = option_text(&untouched, id);
-    bool other = strcmp(text, usual) != 0;
-    free(text);
-    free(usual);
-    options_free(&untouched);
-    return other;
+    SCOPED_FREE char *text = option_text(options, id), *usual = option_text(&untouched, id);
+    return strcmp(text, usual) != 0;
 }
 
 static bool acts_with(const struct sync_policy *policy, enum option_id id) {
@@ -322,7 +317,7 @@ static enum status resolve_batch(struct resolve *resolve) {
     config->sum = (enum sum_order)sum_order_find(options->sum);
     TRY(resolve_slices(resolve));
     config->drop_last = options->drop_last;
-    /* One replica has nobody to share with: then batch norm is the ordinary one, as in torch. */
+    /* A single replica shares with nobody: batch norm is the ordinary one then, as in torch. */
     config->sync_bn = options->sync_bn && config->replicas > 1 && !config->forward;
     return STATUS_OK;
 }
@@ -344,7 +339,7 @@ static enum dtype dtype_of(const char *word) {
 
 /* The executor still reaches memory past the backend's table, so a device with memory of its own
  * cannot train yet. What is missing for it on this machine is said first. */
-/* Before the device is opened: nobody should install a driver for what is refused then. */
+/* Before the device is opened: nobody should install a driver only to be refused. */
 static enum status refuse_device(const struct run_config *config) {
     return fail(STATUS_USAGE,
                 "--device %s: this version runs single operations on GPUs (docs/gpu.md), not yet a "

@@ -1,6 +1,5 @@
 /* Which stage and replica each rank has: ranks = stages x replicas, any two give the third. A
  * schedule with a driver has one pipeline, and a rank more. */
-#include <string.h>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -57,7 +56,7 @@ static enum status check_driven(const struct options *options,
                                 const struct pipeline_schedule *schedule, int ranks) {
     int stages = given(options, OPTION_stages, options->stages),
         replicas = given(options, OPTION_replicas, options->replicas);
-    if (!schedule || !schedule->driven) return STATUS_OK; /* auto is none of the table */
+    if (!schedule || !schedule->driven) return STATUS_OK; /* auto is not in the table */
     if (replicas > 1)
         return fail(STATUS_USAGE, "--replicas %d: the driver of schedule %s calls one pipeline",
                     replicas, schedule->name);

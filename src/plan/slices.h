@@ -19,8 +19,8 @@ struct slices {
     int64_t *shift[2];
 };
 
-/* Local. Of member `member` of `members`, with the buckets of its chunks and the windows that its
- * program has; it holds param_count parameters. The caller frees it with slices_free. */
+/* Local. The slices of member `member` of `members`, which holds param_count parameters, by the
+ * buckets of its chunks and the windows of its program. The caller frees them with slices_free. */
 void slices_plan(const struct bucket_list *lists, const struct rank_program *program, int members,
                  int member, int param_count, struct slices *out);
 void slices_free(struct slices *slices);

@@ -60,7 +60,7 @@ struct state_layout *stages_layout(const struct plan *plan, const struct holding
                                    const struct rank_program *program, int position, int replica) {
     const struct run_config *config = &plan->config;
     struct bucket_list lists[GRID_MAX_CHUNKS] = {0};
-    struct slices slices = {0};
+    SCOPED(slices_free) struct slices slices = {0};
     int chunks = config->grid.chunks;
     for (int c = 0; config->sliced && c < chunks; c++) {
         struct bucket_source source = holdings_source(holdings, &plan->micro[0].ranges, c,
@@ -71,7 +71,6 @@ struct state_layout *stages_layout(const struct plan *plan, const struct holding
         slices_plan(lists, program, config->replicas, replica, holdings->param_count, &slices);
     struct state_layout *layout = layout_of(plan, holdings, &slices, program->grads);
     for (int c = 0; c < chunks; c++) free(lists[c].items);
-    slices_free(&slices);
     return layout;
 }
 
@@ -89,26 +88,22 @@ static struct rank_program sizes_at(const struct plan *plan, int position) {
 
 /* Replica 0 has the largest slices. */
 static struct state_layout *layout_at(const struct plan *plan, int position) {
+    SCOPED(holdings_free)
     struct holdings holdings = holdings_of(&plan->micro[0].ranges, &plan->config.grid, &plan->ties,
                                            position, &plan->rules);
     struct rank_program sizes = sizes_at(plan, position);
-    struct state_layout *layout = stages_layout(plan, &holdings, &sizes, position, 0);
-    holdings_free(&holdings);
-    return layout;
+    return stages_layout(plan, &holdings, &sizes, position, 0);
 }
 
 size_t stages_heap_bytes(const struct plan *plan, int position) {
-    struct state_layout *layout = layout_at(plan, position);
-    size_t bytes = state_heap_bytes(layout);
-    state_layout_free(&layout);
-    return bytes;
+    SCOPED(state_layout_free) struct state_layout *layout = layout_at(plan, position);
+    return state_heap_bytes(layout);
 }
 
 size_t plan_store_bytes_at(const struct plan *plan, int position) {
-    struct state_layout *layout = layout_at(plan, position);
+    SCOPED(state_layout_free) struct state_layout *layout = layout_at(plan, position);
     size_t bytes = 0;
     for (int kind = 0; kind < ARRAY_KIND_COUNT; kind++)
         bytes += state_kind_bytes(layout, (enum array_kind)kind);
-    state_layout_free(&layout);
     return bytes;
 }

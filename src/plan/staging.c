@@ -23,7 +23,7 @@ static size_t start_bytes(const struct plan *plan) {
     size_t most = 0;
     for (int p = 0; p < layout->param_count; p++) {
         const struct state_item *item = &layout->params[p];
-        if (!store_holds(item)) continue;
+        if (!state_holds(item)) continue;
         bool cut = state_place(layout, params, item->begin, item->count) < 0;
         most = larger(most, copy_bytes(plan, item) + (cut ? item->layout->bytes : 0));
     }
@@ -47,7 +47,7 @@ static void count_array(const struct plan *plan, int array, struct copies *copie
     const struct state_item *items = state_items(plan->store, array, &count);
     for (int i = 0; i < count; i++) {
         const struct state_item *item = &items[i];
-        if (!store_holds(item)) continue;
+        if (!state_holds(item)) continue;
         size_t bytes = tensor_type_bytes(&item->type), copy = copy_bytes(plan, item);
         bool kept = state_collects(plan->store, array, item);
         if (kept) copies->kept += bytes;

@@ -5,8 +5,8 @@
 
 #include "plan/plan.h"
 
-/* Of a rank beside its backend, from its first step on: the executor's tables, metrics; libm.
- * Measured. */
+/* What a rank takes from its first step on, besides its backend: the executor's tables, metrics,
+ * libm. Measured. */
 enum { RUN_DATA_BYTES = 500 << 10, RUN_CODE_BYTES = 380 << 10 };
 
 /* Local. The most of it that this rank takes beyond what is there at that time: a start is over

@@ -1,8 +1,7 @@
-/* See store_layout.h. */
+/* See state_layout.h. */
 #include "plan/state_layout.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -286,7 +285,7 @@ static bool holds_first(const struct state_layout *layout, int array,
 
 bool state_writes(const struct state_layout *layout, int array, const struct state_item *item,
                   bool first_replica) {
-    if (!store_answers(item)) return false;
+    if (!state_answers(item)) return false;
     return state_is_sliced(layout, array) ? holds_first(layout, array, item) : first_replica;
 }
 

@@ -12,7 +12,8 @@
 
 #include "graph/graph.h"
 
-/* Parameters, gradients and optimizer state are f32, whatever --dtype is: bytes of so many. */
+/* Bytes of so many elements: parameters, gradients and optimizer state are f32, whatever --dtype
+ * is. */
 #define STORE_DTYPE DTYPE_F32
 static inline int64_t state_bytes(int64_t elements) {
     return elements * (int64_t)dtype_bytes(STORE_DTYPE);
@@ -67,15 +68,15 @@ struct state_item {
 };
 
 /* Local. Whether this rank holds the item. */
-static inline bool store_holds(const struct state_item *item) {
+static inline bool state_holds(const struct state_item *item) {
     return item->begin >= 0;
 }
 
 /* Local. Whether it is this rank's to save, to hash and to count in norms: one of a pipeline's
  * does.
  */
-static inline bool store_answers(const struct state_item *item) {
-    return store_holds(item) && !item->copy;
+static inline bool state_answers(const struct state_item *item) {
+    return state_holds(item) && !item->copy;
 }
 
 /* One use of a parameter: where its gradient lies in a gradient array. */

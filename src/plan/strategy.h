@@ -27,7 +27,7 @@ const char *strategy_text(const struct strategy *strategy, const char *schedule,
 /* Local. Whether the options say that ranks are threads of one process: by --strategy or --spawn.
  */
 bool strategy_uses_threads(const struct options *options);
-/* Local. Refuses options that contradict the strategy, for a run of so many ranks. */
+/* Local. Refuses options that contradict the strategy, for a run of `ranks` ranks. */
 enum status strategy_check(const struct options *options, int64_t ranks);
 
 #endif

@@ -261,7 +261,7 @@ static int grad_for(struct emitter *emitter, int stage, int micro, bool *fresh) 
     return leaf->grad;
 }
 
-/* What the tree holds is whole, and added to the sum. */
+/* What the tree holds is complete, and is added to the sum. */
 static void add_to_sum(struct stage *stage) {
     int part = tree_finish(&stage->tree);
     if (part >= 0 && stage->sum >= 0) tree_add(&stage->tree, stage->sum, part);
@@ -293,7 +293,7 @@ static void end_gradients(struct emitter *emitter, int stage, int micro) {
     if (!lockstep) add_leaves(emitter, stage_of(emitter, stage));
 }
 
-/* Of B and I, one segment or all, behind what it makes again. */
+/* B or I, one segment or all, after the R that it needs. */
 static void add_backward(struct emitter *emitter, const struct instr *like, int segment) {
     int stage = like->stage, micro = like->micro;
     if (is_light(emitter, micro))
@@ -327,7 +327,7 @@ static void backward(struct emitter *emitter, enum instr_op op, int stage, int m
     give_slot(emitter, stage, micro);
 }
 
-/* An order names LOAD where it is apart from F. */
+/* An order names LOAD where it does not stand right before F. */
 static void one(struct emitter *emitter, const struct pipeline_op *op) {
     if (has_samples(emitter, op->micro)) {
         if (op->op == INSTR_LOAD) {
@@ -431,7 +431,7 @@ static void call_backwards(const struct schedule_config *config, struct rank_pro
     }
 }
 
-/* Whoever awaits norm and losses does so before the call: where they stop the run there is none. */
+/* Norm and losses are awaited before the call: where they stop the run, no call is made. */
 static unsigned update_call(const struct schedule_config *config) {
     return INSTR_UPDATE | (config->clips ? INSTR_CLIP : 0);
 }

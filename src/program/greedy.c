@@ -164,7 +164,7 @@ static bool choose(const struct greedy *g, int position, double now, struct pipe
 
 /* --- doing it --- */
 
-/* Something of stage `from` that ends at `end` is at hand on stage `to` at ... */
+/* When stage `to` has what stage `from` made at `end`. */
 static double arrives(struct greedy *g, int from, int to, double end) {
     bool crosses = g->stage[from].position != g->stage[to].position;
     bool back = to < from;
@@ -267,7 +267,7 @@ static bool all_fit(const struct greedy *g) {
 }
 
 bool greedy_build(const struct auto_input *input, int switches, struct pipeline_order *orders) {
-    struct greedy g = greedy_new(input, switches, orders);
+    SCOPED(greedy_free) struct greedy g = greedy_new(input, switches, orders);
     bool possible = all_fit(&g);
     if (possible) push(&g, 0, 0);
     while (g.heap_count > 0) {
@@ -279,6 +279,5 @@ bool greedy_build(const struct auto_input *input, int switches, struct pipeline_
     for (int s = 0; possible && s < g.stages; s++)
         CHECK(g.stage[s].weights == g.micros, "greedy: stage %d did %d of %d", s,
               g.stage[s].weights, g.micros);
-    greedy_free(&g);
     return possible;
 }

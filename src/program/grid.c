@@ -1,8 +1,6 @@
 /* See grid.h. */
 #include "program/grid.h"
 
-#include <string.h>
-
 #include "base/log.h"
 #include "base/text.h"
 

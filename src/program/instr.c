@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "cost/units.h"
 
 /* The column "lists" of instr.def. */

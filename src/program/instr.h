@@ -41,8 +41,8 @@ _Static_assert(sizeof(struct instr) ==
                    3 * sizeof(int32_t) + 2 * sizeof(uint8_t) + 9 * sizeof(int16_t),
                "struct instr has padding, and is compared and hashed as bytes");
 
-/* Training: once, every step, the short last step of an epoch, once. Evaluation, entered between
- * steps: likewise, where what is repeated is a round. A checkpoint, entered between steps. */
+/* Training: start (once), a step, the short last step of an epoch, drain (once). Evaluation,
+ * entered between steps: begin, a round, end. A checkpoint, entered between steps. */
 enum list_name {
     LIST_START,
     LIST_BODY,
@@ -103,8 +103,8 @@ unsigned instr_gives(const struct instr *instr);
 static inline bool instr_runs_nodes(const struct instr *instr) {
     return instr_row(instr)->time == TIME_FORWARD || instr_row(instr)->time == TIME_BACKWARD;
 }
-/* Local. Of those: whether forward, whose segments come in descending order; whether it is one
- * segment. */
+/* Local. Of such an instruction: whether it is forward, whose segments come in descending order;
+ * whether it is a single segment. */
 static inline bool instr_is_forward(const struct instr *instr) {
     return instr_row(instr)->time == TIME_FORWARD;
 }
@@ -119,12 +119,12 @@ static inline bool instr_may_stand(const struct instr *instr, enum list_name lis
 static inline bool instr_shares(const struct instr *instr) {
     return instr_row(instr)->meets == MEETS_SHARERS && instr->group != INSTR_ALL;
 }
-/* Local. Of a message, also of a call: whether this is the end where it arrives. */
+/* Local. Of a message or a call: whether this is the receiving end. */
 static inline bool instr_receives(const struct instr *instr) {
     return instr->op == INSTR_RECV_F || instr->op == INSTR_RECV_B || instr->op == INSTR_SERVE;
 }
-/* Local. Of a message between stages, whatever its end: whether it carries gradients; the cut it
- * crosses, between that stage and the next; its channel, of which each cut has two. */
+/* Local. Of either end of a message between stages: whether it carries gradients; the cut it
+ * crosses (cut s is between stages s and s + 1); its channel, of which each cut has two. */
 static inline bool instr_goes_back(const struct instr *instr) {
     return instr->op == INSTR_SEND_B || instr->op == INSTR_RECV_B;
 }
@@ -159,7 +159,7 @@ struct instr instr_make(enum instr_op op);
 enum { INSTR_TEXT_BYTES = 96 };
 const char *instr_text(const struct instr *instr, int rank, char text[INSTR_TEXT_BYTES]);
 
-/* Local. The kind of cost (cost/units.h) that a pass has; -1: the instruction is none. */
+/* Local. The kind of cost (cost/units.h) that a pass has; -1: it is no pass. */
 int instr_cost_kind(const struct instr *instr);
 
 #endif

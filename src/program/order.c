@@ -31,7 +31,9 @@ uint64_t order_reduced(uint64_t own) {
     return rng_key(REDUCED, own);
 }
 
-uint64_t order_tree(uint64_t *level, int count) {
+/* The fixed tree: level by level neighbours 2i and 2i+1 are added, an odd last one is carried up; 0
+ * for none. Spends `level`. */
+static uint64_t in_tree(uint64_t *level, int count) {
     if (count == 0) return 0;
     for (; count > 1; count = (count + 1) / 2) {
         for (int i = 0; i + 1 < count; i += 2) level[i / 2] = order_sum(level[i], level[i + 1]);
@@ -70,26 +72,24 @@ uint64_t order_defined(const struct program *program, const int64_t *samples,
     int replicas = scope.replica_count, micros = program->micro_batches, count = 0;
     int first = scope.first_replica * micros;
     struct leaves leaves = {samples, scope.base, program->sum != SUM_REPLICA};
-    uint64_t *leaf = MEM_ARRAY(uint64_t, replicas * micros),
-             *part = MEM_ARRAY(uint64_t, replicas + micros);
+    SCOPED_FREE uint64_t *leaf = MEM_ARRAY(uint64_t, replicas * micros),
+                         *part = MEM_ARRAY(uint64_t, replicas + micros);
     uint64_t result;
     if (program->sum == SUM_TREE) {
-        result = order_tree(leaf, take_leaves(&leaves, first, 1, replicas * micros, leaf));
+        result = in_tree(leaf, take_leaves(&leaves, first, 1, replicas * micros, leaf));
     } else if (program->sum == SUM_REPLICA) {
         for (int r = 0; r < replicas; r++) {
             int found = take_leaves(&leaves, first + r * micros, 1, micros, leaf);
             if (found) part[count++] = order_tied(in_order(leaf, found));
         }
-        result = order_tree(part, count);
+        result = in_tree(part, count);
     } else {
         for (int m = 0; m < micros; m++) {
             int found = take_leaves(&leaves, first + m, micros, replicas, leaf);
-            if (found) part[count++] = order_tree(leaf, found);
+            if (found) part[count++] = in_tree(leaf, found);
         }
         result = in_order(part, count);
     }
-    free(leaf);
-    free(part);
     return result;
 }
 
@@ -133,7 +133,7 @@ static uint64_t ranks_by_place(const struct program *program, const int64_t *sam
     uint64_t *leaf = MEM_ARRAY(uint64_t, replicas), sum = 0;
     for (int m = 0; m < micros; m++) {
         for (int r = 0; r < replicas; r++) leaf[r] = tied_leaf(samples, r * micros + m, 0);
-        sum = order_sum(sum, order_tree(leaf, replicas));
+        sum = order_sum(sum, in_tree(leaf, replicas));
     }
     free(leaf);
     return sum;
@@ -142,10 +142,8 @@ static uint64_t ranks_by_place(const struct program *program, const int64_t *sam
 uint64_t order_of_ranks(const struct program *program, const int64_t *samples) {
     int each = program->grid.replicas_each, ranks = program->grid.replicas / each;
     if (program->sum == SUM_REPLICAS_FIRST && each == 1) return ranks_by_place(program, samples);
-    uint64_t *part = MEM_ARRAY(uint64_t, ranks);
+    SCOPED_FREE uint64_t *part = MEM_ARRAY(uint64_t, ranks);
     for (int p = 0; p < ranks; p++)
         part[p] = order_defined(program, samples, (struct order_scope){p * each, each, 0});
-    uint64_t sum = order_tree(part, ranks);
-    free(part);
-    return sum;
+    return in_tree(part, ranks);
 }

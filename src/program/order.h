@@ -12,9 +12,6 @@
 uint64_t order_leaf(int micro);
 uint64_t order_sum(uint64_t into, uint64_t from);
 uint64_t order_tied(uint64_t sum);
-/* Local. The fixed tree: level by level neighbours 2i and 2i+1 are added, an odd last one is
- * carried up; 0 for none. Spends `level`. */
-uint64_t order_tree(uint64_t *level, int count);
 
 /* Local. What the order named in the program's header is defined to be over the micro-batches of
  * some replicas that have samples (all of them where `samples` is NULL), each told by its number

@@ -31,7 +31,7 @@ static const char *word_at(const struct parser *parser, int index) {
     return index < parser->words ? parser->word[index] : "(end of line)";
 }
 
-/* A decimal number in [low, high] and nothing behind it. */
+/* A decimal number in [low, high] and nothing after it. */
 static bool read_number(const char *text, int low, int high, int *out) {
     if (*text < '0' || *text > '9') return false;
     char *end;
@@ -81,7 +81,7 @@ static const struct {
     [KEY_CREDITS] = {"credits", 1, PROGRAM_MAX_SMALL, PROGRAM_CREDITS},
 };
 
-/* The number behind the key at `at`. */
+/* The number after the key at `at`. */
 static enum status read_size(struct parser *parser, int at, int low, int high, int *out) {
     char what[64];
     snprintf(what, sizeof what, "%s from %d to %d", parser->word[at], low, high);

@@ -120,8 +120,8 @@ int64_t *program_last_samples(const struct program *program);
 int sizes_slot(const struct chunk_sizes *sizes, int chunk, int slot);
 int sizes_bucket(const struct chunk_sizes *sizes, int chunk, int bucket);
 
-/* Local. The place among so many (windows or gathered) that a bucket of the chunk has: the kept one
- * has the last, behind them. */
+/* Local. The place of a bucket of the chunk among `places` (windows or gathered); the kept
+ * bucket has a place of its own after them. */
 int sizes_place(const struct chunk_sizes *sizes, int places, int bucket);
 
 /* Local. Appends to a list; gives the instruction the next id of the rank. */
@@ -177,7 +177,7 @@ struct step_proof {
 struct program_proof {
     int ranks, walked;            /* in all; looked at, the others do the same */
     int rules;                    /* of rule.def */
-    struct step_proof body, last; /* of last 0 instructions where there is none */
+    struct step_proof body, last; /* last: 0 instructions where there is no such list */
 };
 enum status program_prove(const struct program *program, const int64_t *last_samples,
                           struct program_proof *out);

@@ -4,9 +4,9 @@
 
 #include <stdbool.h>
 
-/* Of which micro-batches pipelines run forward again before backward, instead of keeping its
- * activations: of none; of all but a replica's last one; of all. By block: each layer block of a
- * stage right before its own backward. */
+/* For which micro-batches pipelines run forward again before backward, instead of keeping its
+ * activations: for none; for all but a replica's last one; for all. By block: each layer block
+ * of a stage right before its own backward. */
 enum recompute_policy {
     RECOMPUTE_NEVER,
     RECOMPUTE_EXCEPT_LAST,

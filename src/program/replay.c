@@ -4,9 +4,7 @@
 #include "program/replay.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/log.h"
 #include "base/mem.h"
 
 enum { NOT_YET = -1 };
@@ -16,12 +14,11 @@ struct run {
     int stages, micros;
     int *position;           /* of a stage */
     double *forward, *input; /* [stage, micro-batch]: when it ended, or NOT_YET */
-    double *ahead, *back;    /* likewise: when what it made is at hand on the next stage, on the one
-                                before */
-    double *link[2];         /* per cut, ahead and back: when it is free */
-    double *free_at, *busy;  /* per position */
-    double *first;           /* per position: begin of its first computation */
-    int *next;               /* per position: index in its order */
+    double *ahead, *back;   /* likewise: when the next stage, or the one before, has what it made */
+    double *link[2];        /* per cut, ahead and back: when it is free */
+    double *free_at, *busy; /* per position */
+    double *first;          /* per position: begin of its first computation */
+    int *next;              /* per position: index in its order */
     int *ready, ready_count; /* positions to be run */
     bool *listed;            /* per position: is among them */
 };
@@ -81,14 +78,14 @@ double replay_message(const struct replay_costs *costs, int from, int to, double
     return *free_at + costs->latency[cut];
 }
 
-/* When what stage `from` made at `ended` is at hand on its neighbour `to`. */
+/* When its neighbour `to` has what stage `from` made at `ended`. */
 static double arrival(const struct run *run, double ended, int from, int to) {
     bool back = to < from;
     if (run->position[from] == run->position[to]) return ended;
     return replay_message(run->of->costs, from, to, ended, &run->link[back][back ? to : from]);
 }
 
-/* Of one backward at a time: a word from the first stage to the last one. */
+/* With one backward at a time: the first stage tells the last one to begin the next. */
 static double word(const struct run *run, double ended) {
     bool crosses = run->position[0] != run->position[run->stages - 1];
     return ended >= 0 && crosses ? ended + run->of->costs->hop : ended;
@@ -108,7 +105,7 @@ static double backward_ready(const struct run *run, int stage, int micro) {
     return ready;
 }
 
-/* When all that a computation waits for is at hand, or NOT_YET. */
+/* When all that a computation waits for is there, or NOT_YET. */
 static double ready_at(const struct run *run, struct pipeline_op op) {
     if (op.op == INSTR_W) return run->input[cell(run, op.stage, op.micro)];
     if (op.op != INSTR_F) return backward_ready(run, op.stage, op.micro);
@@ -168,7 +165,7 @@ static struct replay_times times_of(const struct run *run) {
 }
 
 bool replay_run(const struct replay *replay, struct replay_times *times, struct replay_stop *stop) {
-    struct run run = run_new(replay);
+    SCOPED(run_free) struct run run = run_new(replay);
     while (run.ready_count > 0) {
         int position = run.ready[--run.ready_count];
         run.listed[position] = false;
@@ -180,7 +177,6 @@ bool replay_run(const struct replay *replay, struct replay_times *times, struct 
     bool done = stuck == replay->shape->positions;
     if (done && times) *times = times_of(&run);
     if (!done && stop) *stop = (struct replay_stop){stuck, run.next[stuck]};
-    run_free(&run);
     return done;
 }
 

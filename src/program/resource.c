@@ -44,7 +44,7 @@ struct resource_map resource_map(const struct program *program, int grads, int c
                    [ONE] = 1,
                    [SLOTS] = sizes_slot(sizes, chunks, 0),
                    [GRAD_BUCKETS] = grads * map.buckets,
-                   /* Where no instruction gathers them they are never under way. */
+                   /* Never under way where no instruction gathers them. */
                    [BUCKETS] = program->sliced ? map.buckets : 0};
     for (int r = 0; r < RESOURCE_COUNT; r++) map.first[r + 1] = map.first[r] + count[rows[r].each];
     return map;
@@ -89,7 +89,8 @@ static void add_also(const struct resource_map *map, const struct instr *instr, 
     }
 }
 
-/* Where gradients are sliced, the buffers behind the slices hold windows: a few whole buckets. */
+/* Where gradients are sliced, the buffers after that of the slices hold windows: a few whole
+ * buckets. */
 static struct touched gradient(const struct resource_map *map, const struct instr *instr,
                                int grad) {
     struct touched touched = buckets_of(map, instr);

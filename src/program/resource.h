@@ -25,14 +25,14 @@ struct resource_map {
     int buckets;                     /* of all chunks */
     int first[RESOURCE_COUNT + 1];   /* number of the first of each kind; how many there are */
 };
-/* Local. Of a rank with so many gradient buffers and chunks of these sizes; the program and the
- * sizes outlive the map. */
+/* Local. The map of a rank with `grads` gradient buffers and `chunks` chunks of these sizes; the
+ * program and the sizes outlive it. */
 struct resource_map resource_map(const struct program *program, int grads, int chunks,
                                  const struct chunk_sizes *sizes);
 
-/* Buffers that an instruction touches by one letter: so many from the first on, and further ones.
- * Of a segment these are the kept bucket of its stage; then what the stage shares with an earlier
- * one of the rank, which holds it. */
+/* Buffers that an instruction touches by one letter: `count` from `first` on, and those in
+ * `also`: for a segment the kept bucket of its stage, and the bucket that the stage shares with
+ * an earlier stage of the rank, which holds it. */
 struct touched {
     int first, count, also[2], also_count;
 };
@@ -45,7 +45,7 @@ static inline bool resource_holds(const struct touched *touched, int buffer) {
            (touched->also_count > 1 && buffer == touched->also[1]);
 }
 
-/* What an operation is under way on: what its instruction writes, or of a send what it reads. */
+/* What an operation is under way on: what its instruction writes; for a send, what it reads. */
 struct posted_on {
     int buffer[2], count;
 };
@@ -61,7 +61,7 @@ bool resource_lasts(const struct resource_map *map, int buffer);
 bool resource_is_exchange(const struct resource_map *map, int buffer);
 
 /* Local. In the text form: the letters of a set of kinds (bits by enum resource); the set that
- * letters name, or -1: one of them is none, or is the step's. */
+ * letters name, or -1 where one of them names no kind, or one that does not outlive a step. */
 enum { RESOURCE_LETTERS_BYTES = 16 };
 const char *resource_letters(unsigned kinds, char text[RESOURCE_LETTERS_BYTES]);
 int resource_find(const char *letters);

@@ -132,19 +132,16 @@ static enum status check_slots(const struct program *program) {
 
 static enum status build(const struct schedule *schedule, const struct schedule_config *config,
                          struct program **out) {
+    SCOPED(program_free)
     struct program *program = program_new(&config->grid, config->micro_batches, config->sum);
-    enum status status = schedule->prepare(config, program);
-    if (status == STATUS_OK) {
-        if (program_world(program) < 0) program_declare_group(program, GROUP_WORLD);
-        build_ranks(schedule, config, program);
-        program_share(program);
-        status = check_slots(program);
-    }
-    if (status == STATUS_OK)
-        *out = program;
-    else
-        program_free(&program);
-    return status;
+    TRY(schedule->prepare(config, program));
+    if (program_world(program) < 0) program_declare_group(program, GROUP_WORLD);
+    build_ranks(schedule, config, program);
+    program_share(program);
+    TRY(check_slots(program));
+    *out = program;
+    program = NULL;
+    return STATUS_OK;
 }
 
 /* --- pipelines --- */

@@ -5,7 +5,7 @@
 
 #include "program/program.h"
 
-/* Of forward programs (program_is_forward): no strategy names it. */
+/* The schedule of forward programs (program_is_forward): no strategy names it. */
 #define SCHEDULE_FORWARD "forward"
 
 /* What a schedule builder is told. */
@@ -20,7 +20,7 @@ struct schedule_config {
     enum recompute_policy recompute; /* of pipelines */
     bool one_backward_at_a_time;     /* of pipelines: all stages meet after each B */
     bool driven;                     /* of pipelines: the driver calls for each pass */
-    int behind_output; /* of a forward program: stages behind the one that makes the output */
+    int behind_output; /* of a forward program: stages after the one that makes the output */
     const struct pipeline_order *orders; /* of pipelines, per position */
     const struct program_tie *ties;      /* of pipelines */
     int tie_count;

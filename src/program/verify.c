@@ -96,7 +96,7 @@ bool verify_group_is(const struct program *program, int group, enum group_family
 
 static const struct place nobody = {NULL, 0};
 
-bool verify_has_last_stage(const struct walk *walk) {
+static bool has_last_stage(const struct walk *walk) {
     const struct grid *grid = &walk->program->grid;
     return walk->cell.role == GRID_STAGE &&
            grid_position(grid, grid->stages * grid->chunks - 1) == walk->cell.position;
@@ -104,7 +104,7 @@ bool verify_has_last_stage(const struct walk *walk) {
 
 /* Labels are counted by the ranks that have the loss, once for each replica. */
 static enum status check_count(struct walk *walk) {
-    if (!verify_has_last_stage(walk))
+    if (!has_last_stage(walk))
         return verify_broken(walk, RULE_SEEDS, nobody, "this rank has no loss");
     if (!verify_group_is(walk->program, walk->instr->group, GROUP_REPLICAS))
         return verify_broken(walk, RULE_SEEDS, nobody,
@@ -131,7 +131,7 @@ static enum status check_sequence(struct walk *walk) {
     if (instr->op == INSTR_COUNT) return check_count(walk);
     if (!row->reads_seeds && !row->writes_losses) return STATUS_OK;
     bool has_loss =
-        row->operands >> OPERAND_stage & 1 ? verify_last_stage(walk) : verify_has_last_stage(walk);
+        row->operands >> OPERAND_stage & 1 ? verify_last_stage(walk) : has_last_stage(walk);
     if (row->reads_seeds && has_loss && !walk->counted)
         return verify_broken(walk, RULE_SEEDS, nobody, "no COUNT before it");
     if (instr->op == INSTR_REPORT) return check_report(walk);
@@ -224,7 +224,7 @@ static enum status walk_on(struct walk *walk) {
     return check_end(walk);
 }
 
-/* All members of a group must have come as often as the one that came most often. */
+/* All members of a group must have come equally often. */
 static enum status check_all_came(const struct verifier *verifier) {
     for (int w = 0; w < verifier->walk_count; w++) {
         const struct walk *walk = &verifier->walks[w];
@@ -267,8 +267,8 @@ static enum status walk_step(struct verifier *verifier, enum list_name list) {
     return verify_all_served(verifier);
 }
 
-/* Walks a step behind those before it; *others: does it leave something else under way than the one
- * before it did, on any rank? */
+/* Walks a step after those before it. *others: whether, on any rank, it leaves something else
+ * under way than the one before it did. */
 static enum status walk_next(struct verifier *verifier, enum list_name list, bool *others) {
     TRY(walk_step(verifier, list));
     *others = false;
@@ -297,7 +297,7 @@ static enum status walk_all(struct verifier *verifier) {
     return others ? walk_next(verifier, LIST_LAST, &others) : STATUS_OK;
 }
 
-/* --- who is walked --- */
+/* --- which ranks are walked --- */
 
 static bool same_samples(const struct verifier *verifier, int a, int b) {
     const struct program *program = verifier->program;
@@ -368,7 +368,7 @@ static int different_pipelines(const struct verifier *verifier, int *out) {
 static void choose_walks(struct verifier *verifier) {
     const struct program *program = verifier->program;
     const struct grid *grid = &program->grid;
-    int *pipeline = MEM_ARRAY(int, group_count(grid, GROUP_PIPELINE) + 1);
+    SCOPED_FREE int *pipeline = MEM_ARRAY(int, group_count(grid, GROUP_PIPELINE) + 1);
     int count = different_pipelines(verifier, pipeline);
     verifier->pipeline_count = count;
     verifier->channels =
@@ -386,7 +386,6 @@ static void choose_walks(struct verifier *verifier) {
     }
     for (int r = program->ranks - grid->servers; r < program->ranks; r++) walk_new(verifier, r, -1);
     verifier->queue = MEM_ARRAY(struct walk *, verifier->walk_count + 1);
-    free(pipeline);
 }
 
 static void verifier_free(struct verifier *verifier) {
@@ -428,7 +427,8 @@ static struct program_proof proof_of(const struct verifier *verifier) {
 enum status program_prove(const struct program *program, const int64_t *last_samples,
                           struct program_proof *out) {
     bool last = program_has_last(program);
-    int64_t *loaded = last && !last_samples ? program_last_samples(program) : NULL;
+    SCOPED_FREE int64_t *loaded = last && !last_samples ? program_last_samples(program) : NULL;
+    SCOPED(verifier_free)
     struct verifier verifier = {.program = program,
                                 .samples = !last    ? NULL
                                            : loaded ? loaded
@@ -438,21 +438,16 @@ enum status program_prove(const struct program *program, const int64_t *last_sam
                                 .output_stage = verify_output_stage(program)};
     verify_know_rows(verifier.rows);
     choose_walks(&verifier);
-    enum status status = verify_header_order(&verifier, NULL);
-    if (status == STATUS_OK && last) status = verify_header_order(&verifier, verifier.samples);
-    for (int w = 0; w < verifier.walk_count && status == STATUS_OK; w++)
-        status = verify_forward(&verifier.walks[w]);
-    if (status == STATUS_OK) status = verify_ties(&verifier);
-    if (status == STATUS_OK) status = verify_kept(&verifier);
-    for (int w = 0; w < verifier.walk_count && status == STATUS_OK; w++)
-        status = verify_other_lists(&verifier.walks[w]);
-    if (status == STATUS_OK) status = walk_all(&verifier);
-    for (int w = 0; w < verifier.walk_count && status == STATUS_OK; w++)
-        status = verify_between(&verifier.walks[w]);
-    if (status == STATUS_OK) *out = proof_of(&verifier);
-    verifier_free(&verifier);
-    free(loaded);
-    return status;
+    TRY(verify_header_order(&verifier, NULL));
+    if (last) TRY(verify_header_order(&verifier, verifier.samples));
+    for (int w = 0; w < verifier.walk_count; w++) TRY(verify_forward(&verifier.walks[w]));
+    TRY(verify_ties(&verifier));
+    TRY(verify_kept(&verifier));
+    for (int w = 0; w < verifier.walk_count; w++) TRY(verify_other_lists(&verifier.walks[w]));
+    TRY(walk_all(&verifier));
+    for (int w = 0; w < verifier.walk_count; w++) TRY(verify_between(&verifier.walks[w]));
+    *out = proof_of(&verifier);
+    return STATUS_OK;
 }
 
 enum status program_verify(const struct program *program, const int64_t *last_samples) {

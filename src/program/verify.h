@@ -8,7 +8,7 @@
  * disagrees with, if there is one. Returns STATUS_USAGE. */
 enum status verify_broken(const struct walk *walk, enum rule rule, struct place against,
                           const char *format, ...) __attribute__((format(printf, 4, 5)));
-/* Local. An instruction of the walk's own rank; NULL is none. */
+/* Local. An instruction of the walk's own rank; NULL: none. */
 /* Local. What stands for the end of a list: its last instruction. */
 struct walk verify_end_of(const struct walk *walk, enum list_name list);
 struct place verify_own(const struct walk *walk, const struct instr *instr);
@@ -25,8 +25,6 @@ enum { VERIFY_BUCKET_BYTES = 64 };
 const char *verify_bucket_name(const struct walk *walk, int index, char text[VERIFY_BUCKET_BYTES]);
 bool verify_first_stage(const struct walk *walk);
 bool verify_last_stage(const struct walk *walk);
-/* Local. Does the rank hold the model's last stage? */
-bool verify_has_last_stage(const struct walk *walk);
 /* Local. Are the members of a declared group those of a family? Without a group (INSTR_ALL) it is
  * the rank alone. */
 bool verify_group_is(const struct program *program, int group, enum group_family family);
@@ -81,7 +79,7 @@ struct verify_bucket *verify_bucket(struct walk *walk, int grad, int index);
 /* Channels: messages are received in the order sent, by whom they are for. Posts a send or a
  * receive; whether what is pending on a channel is done; all that was sent was received. */
 enum status verify_message(struct walk *walk);
-enum status verify_peer(const struct walk *walk); /* the operand is who has the other stage */
+enum status verify_peer(const struct walk *walk); /* operand p has the other stage */
 bool verify_message_done(const struct verifier *verifier, const struct pending *pending);
 /* What was received is taken out of the channel, which gives a credit back. */
 enum status verify_take_message(struct walk *walk, const struct pending *pending);

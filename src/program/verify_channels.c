@@ -12,7 +12,7 @@
 
 static const struct place nobody = {NULL, 0};
 
-/* Both directions of a cut stand one behind the other. */
+/* The two directions of a cut follow one another. */
 static struct channel *channel_of(const struct walk *walk, int cut, bool backward) {
     const struct grid *grid = &walk->program->grid;
     int cuts = grid->stages * grid->chunks - 1;

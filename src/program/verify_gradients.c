@@ -77,7 +77,7 @@ static enum status zero(struct walk *walk, struct verify_bucket *bucket) {
 static const struct program_tie *tie_at(const struct walk *walk, int index) {
     const struct instr *instr = walk->instr;
     int chunk = 0;
-    /* Of windows the index is a place. */
+    /* In windows the index is a place. */
     if (strchr(instr_row(instr)->operands, 'b') && instr->bucket != INSTR_ALL)
         return program_tie_at(walk->program, instr->stage, instr->bucket);
     while (index >= walk->own->chunk[chunk].buckets) index -= walk->own->chunk[chunk++].buckets;
@@ -224,7 +224,7 @@ static enum status scatter_into(struct walk *walk, struct verify_bucket *from,
     return STATUS_OK;
 }
 
-/* By the number of the buffer. */
+/* The bucket of a buffer, by its number. */
 static struct verify_bucket *bucket_at(struct walk *walk, int grad, int buffer) {
     return verify_bucket(walk, grad, resource_bucket(&walk->map, buffer));
 }
@@ -336,7 +336,7 @@ static enum status check_order(struct walk *walk, const struct verify_bucket *bu
                          sum_order_name(walk->program->sum));
 }
 
-/* Of one pipeline all ranks are those of its stages, and drivers, who have no gradients. */
+/* In a run of one pipeline all ranks have its stages, but for drivers, which have no gradients. */
 static bool has_drivers(const struct program *program, int group) {
     return program->grid.drivers > 0 && group_count(&program->grid, GROUP_PIPELINE) == 1 &&
            program->group[group] == GROUP_WORLD;

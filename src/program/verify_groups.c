@@ -20,7 +20,7 @@ static struct meeting_group *group_of_walk(const struct walk *walk, int group) {
 }
 
 /* A group carries one exchange at a time: what COUNT, REPORT or NORM posted there was awaited.
- * What moves buckets is none. */
+ * Operations on buckets are no exchanges. */
 static enum status check_exchange(const struct walk *walk, const struct meeting_group *of,
                                   int group) {
     const struct pending *open = NULL;
@@ -54,7 +54,7 @@ static enum status post(struct walk *walk, int group, int64_t what, struct pendi
     return STATUS_OK;
 }
 
-/* --- posted, and awaited by who touches the buffer --- */
+/* --- posted, and awaited by the first to touch the buffer --- */
 
 void verify_under_way(struct walk *walk, const struct pending *pending) {
     walk->under_way = mem_grow(walk->under_way, &walk->under_way_capacity,
@@ -75,7 +75,7 @@ static enum status await_one(struct walk *walk, int index) {
                                                             : STATUS_OK;
 }
 
-/* Of what is under way on these buffers that of the lowest number, -1: nothing is. */
+/* The operation under way on the lowest of these buffers; -1: none is. */
 static int first_under_way(const struct walk *walk, const struct touched *touched) {
     int found = -1, lowest = INT_MAX;
     for (int i = 0; i < walk->under_way_count; i++) {
@@ -128,7 +128,7 @@ uint64_t verify_left(const struct walk *walk) {
     return left;
 }
 
-/* Of a step, and not posted: it waits where it stands. */
+/* An instruction of a step that is not posted: it waits where it stands. */
 static bool waits_there(const struct instr *instr) {
     const struct instr_row *row = instr_row(instr);
     return instr_may_stand(instr, LIST_BODY) && row->meets == MEETS_GROUP &&
@@ -159,8 +159,8 @@ enum status verify_post(struct walk *walk) {
 
 /* --- shared statistics --- */
 
-/* What a segment of a pass shares: the statistics of a stage, told apart by the place of the
- * micro-batch in its replica's step, and by direction. */
+/* What a segment of a pass shares: the statistics of a stage, distinguished by direction and by
+ * the place of the micro-batch in its replica's step. */
 static int64_t shared_by(const struct walk *walk, int segment) {
     const struct instr *instr = walk->instr;
     int place = instr->micro % walk->program->micro_batches;
@@ -174,8 +174,8 @@ static int sharers_of(const struct walk *walk, int micro) {
     return count;
 }
 
-/* One rank runs the replicas that share as one: they stand one behind the other, all of them. That
- * they have slots of their own follows, since nothing is loaded between. */
+/* One rank runs the replicas that share statistics as one: their passes follow one another
+ * without a gap. So they have slots of their own, since nothing is loaded in between. */
 static enum status share_here(struct walk *walk) {
     const struct instr *instr = walk->instr;
     int what = (int)shared_by(walk, 0);

@@ -76,8 +76,7 @@ static enum status check_operands(const struct walk *walk) {
     return STATUS_OK;
 }
 
-/* A flag where it has no meaning would be passed over by the executor, and mislead who reads the
- * program. */
+/* The executor would ignore a flag without meaning, which would mislead readers of the program. */
 static enum status check_flags(const struct walk *walk) {
     for (int bit = 0; walk->instr->flags >> bit; bit++) {
         if (!(walk->instr->flags >> bit & 1)) continue;

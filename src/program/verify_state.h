@@ -24,7 +24,7 @@ struct walk;
 /* An operation of a group that was posted: done once all members have posted theirs. */
 struct meeting {
     int64_t what;       /* members must post the same */
-    struct place first; /* who came first */
+    struct place first; /* the member that came first */
     int arrived;        /* members so far */
 };
 

@@ -5,8 +5,6 @@
  * A rank is looked at again only when what it awaits may have come, so the walk takes time in
  * proportion to the instructions. Rejected: looking at all ranks in turn until none moves, which
  * takes ranks x micro-batches turns of all ranks. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -55,7 +53,7 @@ void verify_wake_group(struct meeting_group *group) {
 
 /* --- who waits for whom --- */
 
-/* The first member of a group that has not posted as often. */
+/* The first member of the group that has not posted this operation. */
 static const struct walk *missing_member(const struct walk *walk) {
     const struct verifier *verifier = walk->verifier;
     const struct program *program = walk->program;
@@ -83,12 +81,11 @@ static const struct walk *waits_for(const struct walk *walk) {
 
 /* Follows the waits to a rank that was seen before, or that has ended. */
 static const struct walk *find_cycle(const struct verifier *verifier, const struct walk *walk) {
-    bool *seen = MEM_ARRAY(bool, verifier->walk_count);
+    SCOPED_FREE bool *seen = MEM_ARRAY(bool, verifier->walk_count);
     while (walk->waits && !seen[walk - verifier->walks]) {
         seen[walk - verifier->walks] = true;
         walk = waits_for(walk);
     }
-    free(seen);
     return walk;
 }
 
@@ -119,13 +116,11 @@ enum status verify_none_waits(const struct verifier *verifier) {
         if (verifier->walks[w].waits) walk = &verifier->walks[w];
     if (!walk) return STATUS_OK;
     const struct walk *cycle = find_cycle(verifier, walk);
-    char *text = NULL;
+    SCOPED_FREE char *text = NULL;
     size_t bytes;
     FILE *out = open_memstream(&text, &bytes);
     CHECK(out, "no memory for a message");
     describe(cycle->waits ? cycle : walk, out);
     fclose(out);
-    enum status status = fail(STATUS_USAGE, "program refused by rule %d: %s", RULE_WAITING, text);
-    free(text);
-    return status;
+    return fail(STATUS_USAGE, "program refused by rule %d: %s", RULE_WAITING, text);
 }

@@ -1,9 +1,7 @@
 /* Charts: first the axes from all lines, then grid, curves and hover boxes. */
 #include "record/chart.h"
 
-#include <float.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "record/html.h"
 

@@ -86,18 +86,17 @@ static void class_heads(struct text_table *table) {
 }
 
 static void print_classes(const struct confusion *confusion, FILE *out) {
-    struct text_table table = {.align = "lrrrr"};
+    SCOPED(text_table_free) struct text_table table = {.align = "lrrrr"};
     class_heads(&table);
     for (int64_t c = 0; c < confusion->classes; c++) class_row(confusion, c, &table);
     text_table_print(&table, 0, out);
-    text_table_free(&table);
 }
 
 static void print_pairs(const struct confusion *confusion, FILE *out) {
     char align[SCREEN_CLASSES + 2] = "l", name[2 * NAME_WIDTH];
     memset(align + 1, 'r', (size_t)confusion->classes);
     align[confusion->classes + 1] = 0;
-    struct text_table table = {.align = align};
+    SCOPED(text_table_free) struct text_table table = {.align = align};
     fputs("\nconfusion: rows are the labels, columns what they were taken for\n", out);
     text_table_cell(&table, "%s", "");
     for (int64_t c = 0; c < confusion->classes; c++)
@@ -113,7 +112,6 @@ static void print_pairs(const struct confusion *confusion, FILE *out) {
         }
     }
     text_table_print(&table, 0, out);
-    text_table_free(&table);
 }
 
 /* --- of many classes --- */
@@ -139,8 +137,8 @@ static double mistaken(const struct confusion *confusion, int64_t pair) {
 }
 
 static void print_worst(const struct confusion *confusion, FILE *out) {
-    struct text_table table = {.align = "lrrrr"};
-    bool *shown = MEM_ARRAY(bool, confusion->classes);
+    SCOPED(text_table_free) struct text_table table = {.align = "lrrrr"};
+    SCOPED_FREE bool *shown = MEM_ARRAY(bool, confusion->classes);
     fprintf(out, "\nthe %d classes with the lowest recall, of %lld\n", SHOWN,
             (long long)confusion->classes);
     class_heads(&table);
@@ -151,14 +149,12 @@ static void print_worst(const struct confusion *confusion, FILE *out) {
         class_row(confusion, class, &table);
     }
     text_table_print(&table, 0, out);
-    text_table_free(&table);
-    free(shown);
 }
 
 static void print_mistakes(const struct confusion *confusion, FILE *out) {
-    struct text_table table = {.align = "llr"};
+    SCOPED(text_table_free) struct text_table table = {.align = "llr"};
     int64_t count = confusion->classes * confusion->classes;
-    bool *shown = MEM_ARRAY(bool, count);
+    SCOPED_FREE bool *shown = MEM_ARRAY(bool, count);
     char name[2 * NAME_WIDTH];
     fputs("\nthe most frequent mistakes\n", out);
     text_table_cell(&table, "label"), text_table_cell(&table, "taken for"),
@@ -173,8 +169,6 @@ static void print_mistakes(const struct confusion *confusion, FILE *out) {
         text_table_cell(&table, "%lld", (long long)confusion->pairs[pair]);
     }
     text_table_print(&table, 0, out);
-    text_table_free(&table);
-    free(shown);
 }
 
 void confusion_print(const struct confusion *confusion, FILE *out) {

@@ -6,7 +6,6 @@
 #ifndef RECORD_CONFUSION_H
 #define RECORD_CONFUSION_H
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 

@@ -157,7 +157,7 @@ static bool add_row(struct curves *curves, const json_t *root) {
 }
 
 static void read_lines(FILE *stream, struct curves *curves) {
-    char *line = NULL;
+    SCOPED_FREE char *line = NULL;
     size_t room = 0;
     errno = 0;
     for (ssize_t length; (length = getline(&line, &room, stream)) >= 0;) {
@@ -170,12 +170,11 @@ static void read_lines(FILE *stream, struct curves *curves) {
             mem_format("metrics.jsonl could not be read to its end: %s", strerror(errno));
     else if (curves->rows == 0)
         curves->trouble = mem_text("metrics.jsonl holds no rows: the run wrote no metrics");
-    free(line);
 }
 
 void curves_read(const char *folder, struct curves *out) {
     *out = (struct curves){.begin_s = NAN};
-    char *path = mem_format("%s/metrics.jsonl", folder);
+    SCOPED_FREE char *path = mem_format("%s/metrics.jsonl", folder);
     FILE *stream = fopen(path, "rbe");
     if (stream) {
         read_lines(stream, out);
@@ -185,7 +184,6 @@ void curves_read(const char *folder, struct curves *out) {
                            ? mem_text("metrics.jsonl is not there: the run wrote no metrics")
                            : mem_format("metrics.jsonl cannot be opened: %s", strerror(errno));
     for (int i = 0; i < SOURCES; i++) series_smooth(series_of(out, i));
-    free(path);
 }
 
 void curves_free(struct curves *curves) {

@@ -12,7 +12,6 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "record/html.h"
 
 /* The intervals of one row of one version, by begin and by id. */
 struct lookup {

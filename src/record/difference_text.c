@@ -4,11 +4,9 @@
 
 #include <ctype.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "record/html.h"
 
 static const double SMALLEST = 0.005; /* of the step */
 static const double MOSTLY = 0.6;     /* share from which a row is named */

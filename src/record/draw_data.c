@@ -7,10 +7,8 @@
 #include "record/draw_parts.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 
-#include "base/mem.h"
 #include "record/draw.h"
 
 /* The most that a script's numbers hold exactly. */
@@ -150,7 +148,7 @@ static void emit_memory(const struct packing *packing, const struct timeline_lan
 }
 
 static void emit_lane(const struct packing *packing, const struct timeline_lane *lane) {
-    const struct timeline_interval **sorted = timeline_sorted(lane);
+    SCOPED_FREE const struct timeline_interval **sorted = timeline_sorted(lane);
     struct timeline_use use = timeline_use(packing->timeline, lane, packing->range);
     emit_intervals(packing, sorted, lane->interval_count);
     emit_causes(packing, sorted, lane->interval_count);
@@ -158,7 +156,6 @@ static void emit_lane(const struct packing *packing, const struct timeline_lane 
     emit_memory(packing, lane);
     fprintf(packing->stream, ",\"bubble\":%.4f,\"peak\":%" PRId64 "}", use.bubble,
             exact(use.peak_bytes));
-    free(sorted);
 }
 
 static void emit_arrows(const struct packing *packing, const struct timeline_side *side) {

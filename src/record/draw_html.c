@@ -4,9 +4,7 @@
 #include "record/draw.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "record/draw_parts.h"
 #include "record/html.h"
@@ -46,7 +44,7 @@ static void emit_figures(FILE *stream, const struct timeline *timeline) {
 /* With a measurement the first sentence after the caller's own says how the step compares. */
 static void emit_sentences(FILE *stream, const struct timeline *timeline) {
     size_t count;
-    char **sentences = draw_sentences(timeline, &count);
+    SCOPED_FREE char **sentences = draw_sentences(timeline, &count);
     if (count > 0)
         fprintf(stream, "<div class=\"tl-panel tl-said\">\n<h2>%s</h2>\n<ul>\n",
                 has_both(timeline) ? "Where the difference came from" : "In words");
@@ -57,7 +55,6 @@ static void emit_sentences(FILE *stream, const struct timeline *timeline) {
         free(sentences[i]);
     }
     if (count > 0) fputs("</ul>\n</div>\n", stream);
-    free(sentences);
 }
 
 static void emit_tools(FILE *stream, bool both) {

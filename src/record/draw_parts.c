@@ -2,12 +2,10 @@
 #include "record/draw_parts.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "record/difference.h"
-#include "record/html.h"
 
 const double draw_lightest = 0.48;
 
@@ -120,9 +118,8 @@ char **draw_sentences(const struct timeline *timeline, size_t *count) {
         sentences[(*count)++] = mem_text(timeline->sentence[i]);
     if (!timeline_has(timeline, TIMELINE_PREDICTED) || !timeline_has(timeline, TIMELINE_MEASURED))
         return sentences;
-    struct difference difference = difference_of(timeline);
+    SCOPED(difference_free) struct difference difference = difference_of(timeline);
     *count += (size_t)difference_sentences(timeline, &difference, sentences + *count);
-    difference_free(&difference);
     return sentences;
 }
 

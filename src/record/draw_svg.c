@@ -198,12 +198,11 @@ static double emit_legend(struct svg *svg, double y) {
     for (int c = 0; c < TIMELINE_CATEGORIES; c++) {
         if (!draw_has_category(svg->timeline, (enum timeline_category)c)) continue;
         svg->used[c][0] = true;
-        char *kinds = kinds_text(svg, c);
+        SCOPED_FREE char *kinds = kinds_text(svg, c);
         double width = swatch_width(kinds, c);
         if (x > MARGIN && x + width > right) x = MARGIN, y += 20;
         emit_swatch(svg, c, kinds, x, y);
         x += width;
-        free(kinds);
     }
     if (svg->micros > 1) {
         if (x + 210 > right) x = MARGIN, y += 20;
@@ -278,13 +277,12 @@ static double emit_sentence(const struct svg *svg, const char *text, double y) {
 
 static double emit_sentences(const struct svg *svg, double y) {
     size_t count;
-    char **sentences = draw_sentences(svg->timeline, &count);
+    SCOPED_FREE char **sentences = draw_sentences(svg->timeline, &count);
     if (count > 0) y += 8;
     for (size_t i = 0; i < count; i++) {
         y = emit_sentence(svg, sentences[i], y);
         free(sentences[i]);
     }
-    free(sentences);
     return y;
 }
 
@@ -362,17 +360,14 @@ static void emit_picture(const struct svg *svg, FILE *stream, double height, con
 }
 
 enum status draw_svg(FILE *stream, const struct timeline *timeline) {
-    char *body = NULL;
+    SCOPED_FREE char *body = NULL;
     size_t bytes = 0;
     FILE *memory = open_memstream(&body, &bytes);
     if (!memory) return fail(STATUS_MEMORY, "drawing: out of memory");
     struct svg svg = svg_for(memory, timeline);
     double height = emit_body(&svg);
-    enum status status = STATUS_OK;
-    if (fclose(memory) == 0)
-        emit_picture(&svg, stream, height, body);
-    else
-        status = fail(STATUS_MEMORY, "drawing: out of memory for %zu blocks", svg.blocks);
-    free(body);
-    return status;
+    if (fclose(memory) != 0)
+        return fail(STATUS_MEMORY, "drawing: out of memory for %zu blocks", svg.blocks);
+    emit_picture(&svg, stream, height, body);
+    return STATUS_OK;
 }

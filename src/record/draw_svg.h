@@ -26,8 +26,7 @@ struct svg {
 double svg_x(const struct svg *svg, enum timeline_version version, int64_t at);
 /* Text of others, cut after `most` characters. */
 void svg_text(FILE *stream, const char *text, int most);
-/* Top and height of a version's lane in the i-th drawn row. */
-double svg_lane_y(const struct svg *svg, size_t row, enum timeline_version version);
+/* The height of a version's lane in any drawn row. */
 double svg_lane_height(const struct svg *svg);
 
 void svg_rows(struct svg *svg);

@@ -5,8 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "record/html.h"
-
 static const double PANEL = 92, ABOVE = 34;
 
 struct curve {
@@ -78,7 +76,7 @@ static void emit_steps(const struct svg *svg, const double *peak, int columns, d
 /* The largest of all rows in each column: what lies between it and the curve is other ranks'. */
 static void emit_others(const struct svg *svg, enum timeline_version version, double base,
                         double scale) {
-    double *high = MEM_ARRAY(double, (size_t)svg->plot_width + 1);
+    SCOPED_FREE double *high = MEM_ARRAY(double, (size_t)svg->plot_width + 1);
     for (size_t r = 0; r < svg->timeline->row_count; r++) {
         struct curve curve = curve_of(svg, version, &svg->timeline->version[version].lane[r]);
         for (int c = 0; c < curve.columns; c++)
@@ -86,7 +84,6 @@ static void emit_others(const struct svg *svg, enum timeline_version version, do
         free(curve.peak);
     }
     emit_steps(svg, high, (int)svg->plot_width, base, scale, "others", true);
-    free(high);
 }
 
 static void emit_scale(const struct svg *svg, double base, double scale, double top) {

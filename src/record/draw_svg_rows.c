@@ -7,9 +7,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include "record/html.h"
 
 static const double NARROW = 0.5, SIDE_SHARE = 0.24, DIGIT = 6.6;
 enum { MANY = 100, LABEL_CHARS = 34, TITLES_MOST = 4000, ARROW_ROWS = 32, ARROWS_MOST = 800 };
@@ -23,7 +20,7 @@ double svg_lane_height(const struct svg *svg) {
     return svg->lanes == 2 ? (svg->row_height - 1) / 2 : svg->row_height;
 }
 
-double svg_lane_y(const struct svg *svg, size_t row, enum timeline_version version) {
+static double lane_y(const struct svg *svg, size_t row, enum timeline_version version) {
     double y = svg->rows_y + (double)row * svg->pitch;
     return svg->lanes == 2 && version == TIMELINE_MEASURED ? y + svg_lane_height(svg) + 1 : y;
 }
@@ -91,7 +88,7 @@ static bool joins(const struct block *block, const struct block *next) {
 static struct block *blocks_of(const struct svg *svg, enum timeline_version version,
                                const struct timeline_lane *lane, enum timeline_track track,
                                double y, double height, size_t *count) {
-    const struct timeline_interval **sorted = timeline_sorted(lane);
+    SCOPED_FREE const struct timeline_interval **sorted = timeline_sorted(lane);
     struct block *blocks = MEM_ARRAY(struct block, lane->interval_count + 1);
     *count = 0;
     for (size_t i = 0; i < lane->interval_count; i++) {
@@ -113,7 +110,6 @@ static struct block *blocks_of(const struct svg *svg, enum timeline_version vers
         } else
             blocks[(*count)++] = next;
     }
-    free(sorted);
     return blocks;
 }
 
@@ -141,12 +137,11 @@ static void emit_track(struct svg *svg, enum timeline_version version,
                        const struct timeline_lane *lane, enum timeline_track track, double y,
                        double height) {
     size_t count;
-    struct block *blocks = blocks_of(svg, version, lane, track, y, height, &count);
+    SCOPED_FREE struct block *blocks = blocks_of(svg, version, lane, track, y, height, &count);
     if (count > MANY && height < 20)
         emit_many(svg, blocks, count);
     else
         for (size_t i = 0; i < count; i++) emit_block(svg, &blocks[i]);
-    free(blocks);
 }
 
 /* The strip of the side track; 0 where there is none or lanes are too thin for it. */
@@ -162,7 +157,7 @@ static double main_height(const struct svg *svg) {
 
 static void emit_lane(struct svg *svg, size_t i, enum timeline_version version) {
     const struct timeline_lane *lane = &svg->timeline->version[version].lane[i * svg->step];
-    double y = svg_lane_y(svg, i, version), height = svg_lane_height(svg);
+    double y = lane_y(svg, i, version), height = svg_lane_height(svg);
     double end = (double)svg->range[version].length / svg->length * svg->plot_width;
     fprintf(svg->stream,
             "<rect class=\"idle\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\"/>\n",
@@ -176,7 +171,7 @@ static void emit_lane(struct svg *svg, size_t i, enum timeline_version version) 
 static void emit_right(const struct svg *svg, size_t i, enum timeline_version version) {
     struct timeline_use use = timeline_use(
         svg->timeline, &svg->timeline->version[version].lane[i * svg->step], svg->range[version]);
-    double y = svg_lane_y(svg, i, version), height = svg_lane_height(svg), bar = fmin(height, 12);
+    double y = lane_y(svg, i, version), height = svg_lane_height(svg), bar = fmin(height, 12);
     double middle = y + height / 2, size = fmin(12, height);
     char peak[TEXT_BYTES];
     fprintf(svg->stream,
@@ -204,7 +199,7 @@ static void emit_label(const struct svg *svg, size_t i) {
         for (int v = 0; v < TIMELINE_VERSIONS; v++)
             fprintf(svg->stream,
                     "<text class=\"s e\" x=\"%.1f\" y=\"%.1f\" font-size=\"10.5\">%s</text>\n", x,
-                    svg_lane_y(svg, i, v) + svg_lane_height(svg) / 2 + 3.6,
+                    lane_y(svg, i, v) + svg_lane_height(svg) / 2 + 3.6,
                     v == TIMELINE_PREDICTED ? "predicted" : "measured");
         x -= 62;
     }
@@ -261,12 +256,12 @@ static double critical_y(const struct svg *svg, enum timeline_version version,
                          const struct marked *marked) {
     const struct timeline_category_row *row = timeline_category_of(svg->timeline, marked->interval);
     double height = row->track == TIMELINE_MAIN ? main_height(svg) : svg_lane_height(svg);
-    return svg_lane_y(svg, marked->row, version) + (height >= 9 ? height - 1 : height / 2);
+    return lane_y(svg, marked->row, version) + (height >= 9 ? height - 1 : height / 2);
 }
 
 static void emit_critical(const struct svg *svg, enum timeline_version version) {
     size_t count;
-    struct marked *marked = critical_of(svg, version, &count);
+    SCOPED_FREE struct marked *marked = critical_of(svg, version, &count);
     double last_x = 0, last_y = 0;
     for (size_t i = 0; i < count; i++) {
         const struct timeline_interval *interval = marked[i].interval;
@@ -280,7 +275,6 @@ static void emit_critical(const struct svg *svg, enum timeline_version version) 
         last_x = to;
         last_y = y;
     }
-    free(marked);
 }
 
 void svg_critical(const struct svg *svg) {
@@ -302,9 +296,9 @@ void svg_arrows(const struct svg *svg) {
             double height = svg_lane_height(svg);
             fprintf(svg->stream, "<path class=\"arrow\" d=\"M%.2f %.2fL%.2f %.2f\"/>\n",
                     svg_x(svg, v, arrow->from),
-                    svg_lane_y(svg, (size_t)arrow->from_row, v) + (down ? height : 0),
+                    lane_y(svg, (size_t)arrow->from_row, v) + (down ? height : 0),
                     svg_x(svg, v, arrow->to),
-                    svg_lane_y(svg, (size_t)arrow->to_row, v) + (down ? 0 : height));
+                    lane_y(svg, (size_t)arrow->to_row, v) + (down ? 0 : height));
         }
     }
 }

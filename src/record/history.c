@@ -44,11 +44,10 @@ static void read_rows(struct history *history, char *text) {
 
 static enum status read_file(struct history *history) {
     enum { HISTORY_LIMIT = 64 << 20 };
-    struct bytes text;
+    SCOPED(bytes_free) struct bytes text = {0};
     if (!file_exists(history->path)) return STATUS_OK; /* of a version that wrote none */
     TRY(file_read(history->path, HISTORY_LIMIT, &text));
     read_rows(history, (char *)text.data);
-    bytes_free(&text);
     return STATUS_OK;
 }
 
@@ -66,7 +65,7 @@ static json_t *text_of(const char *command) {
 }
 
 static enum status write_file(const struct history *history) {
-    char *text = NULL;
+    SCOPED_FREE char *text = NULL;
     size_t bytes, index;
     json_t *row;
     FILE *stream = open_memstream(&text, &bytes);
@@ -76,9 +75,7 @@ static enum status write_file(const struct history *history) {
         fputc('\n', stream);
     }
     fclose(stream);
-    enum status status = file_write_text(history->path, text);
-    free(text);
-    return status;
+    return file_write_text(history->path, text);
 }
 
 enum status history_open(const char *folder, const char *command, int64_t first_step,

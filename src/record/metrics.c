@@ -105,12 +105,11 @@ static void note_past(const json_t *root, int64_t step, int64_t last, struct met
 static bool read_row(const char *line, size_t length, int64_t last, int64_t *step,
                      struct metrics_past *past) {
     if (length == 0 || line[length - 1] != '\n') return false;
-    json_t *root = json_loadb(line, length, JSON_REJECT_DUPLICATES, NULL);
+    json_auto_t *root = json_loadb(line, length, JSON_REJECT_DUPLICATES, NULL);
     const json_t *value = json_object_get(root, "step");
     bool good = json_is_integer(value);
     if (good) *step = json_integer_value(value);
     if (good) note_past(root, *step, last, past);
-    json_decref(root);
     return good;
 }
 
@@ -118,22 +117,17 @@ static bool read_row(const char *line, size_t length, int64_t last, int64_t *ste
  * said. */
 static enum status copy_rows(FILE *from, const char *path, int64_t last, struct file_writer *to,
                              struct metrics_past *past) {
-    char *line = NULL;
+    SCOPED_FREE char *line = NULL;
     size_t room = 0, bad = 0;
     int64_t step;
-    enum status status = STATUS_OK;
-    for (ssize_t length; status == STATUS_OK && (length = getline(&line, &room, from)) >= 0;) {
+    for (ssize_t length; (length = getline(&line, &room, from)) >= 0;)
         if (!read_row(line, (size_t)length, last, &step, past))
             bad++;
         else if (step <= last)
-            status = file_write(to, line, (size_t)length);
-    }
-    if (status == STATUS_OK && ferror(from))
-        status = fail(STATUS_DATA, "%s: read failed: %s", path, strerror(errno));
-    if (status == STATUS_OK && bad > 0)
-        log_warning("%s: %zu damaged %s left out", path, bad, bad == 1 ? "line" : "lines");
-    free(line);
-    return status;
+            TRY(file_write(to, line, (size_t)length));
+    if (ferror(from)) return fail(STATUS_DATA, "%s: read failed: %s", path, strerror(errno));
+    if (bad > 0) log_warning("%s: %zu damaged %s left out", path, bad, bad == 1 ? "line" : "lines");
+    return STATUS_OK;
 }
 
 static enum status cut_rows(const char *path, int64_t last, struct metrics_past *past) {
@@ -160,23 +154,17 @@ static enum status write_failed(const struct metrics *metrics) {
 }
 
 enum status metrics_open(const char *folder, int64_t resumed, struct metrics **out) {
-    struct metrics *metrics = MEM_NEW(struct metrics);
+    SCOPED(metrics_close) struct metrics *metrics = MEM_NEW(struct metrics);
     metrics->path = mem_format("%s/metrics.jsonl", folder);
     metrics->past = (struct metrics_past){NAN, NAN, NAN, NAN, NAN};
-    enum status status =
-        resumed >= 0 ? cut_rows(metrics->path, resumed, &metrics->past) : STATUS_OK;
-    if (status == STATUS_OK) {
-        metrics->stream = fopen(metrics->path, resumed >= 0 ? "abe" : "wbe");
-        if (!metrics->stream)
-            status = fail(STATUS_DATA, "%s: cannot write: %s", metrics->path, strerror(errno));
-    }
-    if (status == STATUS_OK)
-        status = tensorboard_open(folder, resumed >= 0 ? resumed + 1 : 0, &metrics->board);
-    if (status == STATUS_OK)
-        *out = metrics;
-    else
-        metrics_close(&metrics);
-    return status;
+    if (resumed >= 0) TRY(cut_rows(metrics->path, resumed, &metrics->past));
+    metrics->stream = fopen(metrics->path, resumed >= 0 ? "abe" : "wbe");
+    if (!metrics->stream)
+        return fail(STATUS_DATA, "%s: cannot write: %s", metrics->path, strerror(errno));
+    TRY(tensorboard_open(folder, resumed >= 0 ? resumed + 1 : 0, &metrics->board));
+    *out = metrics;
+    metrics = NULL;
+    return STATUS_OK;
 }
 
 const struct metrics_past *metrics_past(const struct metrics *metrics) {

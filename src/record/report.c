@@ -266,18 +266,15 @@ static void emit_commands(FILE *stream, const char *lines) {
 }
 
 static enum status emit_summary_fold(FILE *stream, const struct summary *summary) {
-    char *text = NULL;
+    SCOPED_FREE char *text = NULL;
     size_t bytes = 0;
     FILE *memory = open_memstream(&text, &bytes);
     if (!memory) return fail(STATUS_MEMORY, "report.html: out of memory");
     summary_emit(memory, summary);
-    enum status status = STATUS_OK;
     if (fclose(memory) != 0)
-        status = fail(STATUS_MEMORY, "report.html: out of memory for the summary");
-    else
-        emit_fold(stream, "Summary (summary.json)", "", text, 100000);
-    free(text);
-    return status;
+        return fail(STATUS_MEMORY, "report.html: out of memory for the summary");
+    emit_fold(stream, "Summary (summary.json)", "", text, 100000);
+    return STATUS_OK;
 }
 
 static void emit_timeline(FILE *stream, const struct timeline *timeline, const char *nonce) {
@@ -320,14 +317,11 @@ static enum status emit_page(FILE *stream, const struct report_input *input,
 
 enum status report_write(const char *folder, const struct report_input *input) {
     struct file_writer writer;
-    struct curves curves;
-    char *path = mem_format("%s/report.html", folder);
-    enum status status = file_begin(path, &writer);
-    free(path);
-    TRY(status);
+    SCOPED(curves_free) struct curves curves = {0};
+    SCOPED_FREE char *path = mem_format("%s/report.html", folder);
+    TRY(file_begin(path, &writer));
     curves_read(folder, &curves);
-    status = emit_page(writer.stream, input, &curves);
-    curves_free(&curves);
+    enum status status = emit_page(writer.stream, input, &curves);
     if (status == STATUS_OK) return file_commit(&writer);
     file_abandon(&writer);
     return status;

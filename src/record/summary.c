@@ -249,31 +249,27 @@ static enum status read_rows(const char *path, const json_t *root, struct summar
 }
 
 enum status summary_read(const char *path, struct summary *out) {
-    struct bytes text;
+    SCOPED(bytes_free) struct bytes text = {0};
     TRY(file_read(path, FILE_LIMIT, &text));
     json_error_t error;
-    json_t *root = json_loadb((const char *)text.data, text.count, JSON_REJECT_DUPLICATES, &error);
-    bytes_free(&text);
+    json_auto_t *root =
+        json_loadb((const char *)text.data, text.count, JSON_REJECT_DUPLICATES, &error);
     if (!root)
         return fail(STATUS_DATA, "%s: line %d, column %d: %s", path, error.line, error.column,
                     error.text);
-    struct summary summary;
+    SCOPED(summary_free) struct summary summary = {0};
     summary_init(&summary);
-    enum status status = read_rows(path, root, &summary);
-    json_decref(root);
-    if (status == STATUS_OK)
-        *out = summary;
-    else
-        summary_free(&summary);
-    return status;
+    TRY(read_rows(path, root, &summary));
+    *out = summary;
+    summary_init(&summary);
+    return STATUS_OK;
 }
 
 bool summary_is_ours(const char *path) {
     static const char *const keys[] = {"version", "strategy", "param_hash", "exit"};
-    json_t *root = file_is_regular(path) ? json_load_file(path, 0, NULL) : NULL;
+    json_auto_t *root = file_is_regular(path) ? json_load_file(path, 0, NULL) : NULL;
     bool is = json_is_object(root);
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         is &= !!json_object_get(root, keys[i]);
-    json_decref(root);
     return is;
 }

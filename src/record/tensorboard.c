@@ -149,23 +149,19 @@ static enum status put(struct tensorboard *board, const unsigned char *record, s
 }
 
 enum status tensorboard_open(const char *folder, int64_t first_step, struct tensorboard **out) {
-    struct tensorboard *board = MEM_NEW(struct tensorboard);
+    SCOPED(tensorboard_close) struct tensorboard *board = MEM_NEW(struct tensorboard);
     board->path = new_path(folder);
     board->stream = fopen(board->path, "wbxe");
-    enum status status = STATUS_OK;
     if (!board->stream)
-        status = fail(STATUS_DATA, "%s: cannot write: %s", board->path, strerror(errno));
+        return fail(STATUS_DATA, "%s: cannot write: %s", board->path, strerror(errno));
     unsigned char record[TENSORBOARD_RECORD_BYTES];
-    if (status == STATUS_OK)
-        status = put(board, record, tensorboard_encode_version(clock_wall_s(), record));
-    if (status == STATUS_OK && first_step > 0)
-        status = put(board, record, tensorboard_encode_start(clock_wall_s(), first_step, record));
-    if (status == STATUS_OK) status = tensorboard_flush(board);
-    if (status == STATUS_OK)
-        *out = board;
-    else
-        tensorboard_close(&board);
-    return status;
+    TRY(put(board, record, tensorboard_encode_version(clock_wall_s(), record)));
+    if (first_step > 0)
+        TRY(put(board, record, tensorboard_encode_start(clock_wall_s(), first_step, record)));
+    TRY(tensorboard_flush(board));
+    *out = board;
+    board = NULL;
+    return STATUS_OK;
 }
 
 enum status tensorboard_scalar(struct tensorboard *board, double wall_s, int64_t step,

@@ -79,14 +79,12 @@ static enum status map_ring(struct trace *trace, size_t capacity) {
 }
 
 enum status trace_open(const struct trace_config *config, struct trace **out) {
-    struct trace *trace;
+    SCOPED(trace_free) struct trace *trace = NULL;
     TRY(open_empty(config, &trace));
-    enum status status = map_ring(trace, capacity_for(config));
-    if (status == STATUS_OK)
-        *out = trace;
-    else
-        trace_free(&trace);
-    return status;
+    TRY(map_ring(trace, capacity_for(config)));
+    *out = trace;
+    trace = NULL;
+    return STATUS_OK;
 }
 
 void trace_free(struct trace **trace) {
@@ -290,7 +288,7 @@ static int by_begin(const void *left, const void *right) {
 /* Each event of a track goes to the first line that is free. Viewers drop what overlaps on a line.
  */
 static int lines_of_track(struct drawn *items, size_t count) {
-    int64_t *busy_until = MEM_ARRAY(int64_t, count + 1);
+    SCOPED_FREE int64_t *busy_until = MEM_ARRAY(int64_t, count + 1);
     int lines = 1; /* also of a track without events: it has a name */
     for (size_t i = 0; i < count; i++) {
         int line = 0;
@@ -299,7 +297,6 @@ static int lines_of_track(struct drawn *items, size_t count) {
         busy_until[line] = items[i].event->end_ns;
         items[i].line = line;
     }
-    free(busy_until);
     return lines;
 }
 

@@ -7,7 +7,6 @@
 
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/limit.h"
 #include "base/log.h"
@@ -29,28 +28,24 @@ static enum status run_task(struct local_rank *rank, void *context) {
 }
 
 static enum status run_here(const struct options *options, const struct start *start) {
-    struct local_ranks *ranks;
+    SCOPED(local_ranks_close) struct local_ranks *ranks = NULL;
     TRY(local_ranks_open(options, start, start->kind == START_THREADS, &ranks));
     /* Not before: until there is something to save, and while ranks wait for one another, a signal
      * just ends them. Of ranks of our launcher, the launcher acknowledges it. */
     stop_install(start_keeps_run(start) && !options->quiet && !start->use);
-    enum status status = local_ranks_do(ranks, run_task, NULL);
-    local_ranks_close(&ranks);
-    return status;
+    return local_ranks_do(ranks, run_task, NULL);
 }
 
 /* Ranks as processes: this one becomes the launcher. It has planned the run once, so that what is
  * wrong with it is said once. Notes are left to the ranks, which plan as well. */
 static enum status check_plan(const struct options *options, const struct start *start,
                               char **folder, struct lock **lock) {
-    struct job job;
+    SCOPED(job_close) struct job job = {0};
     log_quiet(true);
     enum status status = job_open(options, &start->info, &job);
     log_quiet(options->quiet);
     if (status != STATUS_OK) return status;
-    status = start_open(start, &job, folder, lock);
-    job_close(&job);
-    return status;
+    return start_open(start, &job, folder, lock);
 }
 
 /* An exit code back to a status: those above 128 name a signal. */

@@ -13,7 +13,6 @@
 #ifndef RUN_FAULT_H
 #define RUN_FAULT_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "exec/store.h"

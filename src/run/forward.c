@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/process.h"
 #include "exec/stop.h"
 
 enum { ROUNDS_ALONE = 8 }; /* of several ranks, before they agree */

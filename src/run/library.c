@@ -373,7 +373,7 @@ static enum status check_integers(const struct dataset *data, int f, int64_t sam
 
 /* Whether the output depends on this value. */
 static bool output_reads(const struct graph *graph, int value) {
-    bool *reads = MEM_ARRAY(bool, graph->value_count);
+    SCOPED_FREE bool *reads = MEM_ARRAY(bool, graph->value_count);
     reads[graph->output] = true;
     for (int n = graph->node_count - 1; n >= 0; n--) {
         const struct node *node = &graph->nodes[n];
@@ -382,9 +382,7 @@ static bool output_reads(const struct graph *graph, int value) {
         for (int i = 0; wanted && i < node->in_count; i++)
             if (node->in[i] != NO_VALUE) reads[node->in[i]] = true;
     }
-    bool found = reads[value];
-    free(reads);
-    return found;
+    return reads[value];
 }
 
 static enum status check_field(const struct stretto_run *run, int f, int64_t samples,

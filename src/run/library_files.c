@@ -95,7 +95,7 @@ static enum status get_task(struct local_rank *rank, void *context) {
     const struct state_layout *layout = store->layout;
     const struct state_item *item =
         wanted->param ? &layout->params[wanted->item] : &layout->buffers[wanted->item];
-    bool answers = is_first_replica(rank) && store_answers(item),
+    bool answers = is_first_replica(rank) && state_answers(item),
          sliced = wanted->param && rank->session->job.plan->config.sliced & SLICED_PARAMS;
     struct tensor_ref own = *wanted;
     TRY(engine_settle(rank->session->engine));
@@ -118,7 +118,7 @@ static enum status set_task(struct local_rank *rank, void *context) {
     const struct state_layout *layout = store->layout;
     enum array_kind kind = given->param ? ARRAY_PARAM : ARRAY_BUFFER;
     TRY(engine_settle(rank->session->engine));
-    if (!store_holds(given->param ? &layout->params[given->item] : &layout->buffers[given->item]))
+    if (!state_holds(given->param ? &layout->params[given->item] : &layout->buffers[given->item]))
         return STATUS_OK; /* another stage has it */
     return store_put(store, state_array(store->layout, kind, 0), given->item, given->values);
 }
@@ -179,8 +179,8 @@ int stretto_load(struct stretto_run *run, const char *path) {
     struct entry entry;
     enum status status;
     if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
-    status = path ? local_ranks_try(run->ranks, load_task, (void *)(uintptr_t)path)
-                  : fail(STATUS_USAGE, "no file was named");
+    status = path && *path ? local_ranks_try(run->ranks, load_task, (void *)(uintptr_t)path)
+                           : fail(STATUS_USAGE, "stretto_load: no file was named");
     return library_leave(&entry, status);
 }
 
@@ -362,8 +362,8 @@ int stretto_resume(struct stretto_run *run, const char *folder) {
     struct checkpoint_call call = call_of(run, folder);
     status = library_trains(run, "stretto_resume");
     if (status == STATUS_OK)
-        status = folder ? local_ranks_try(run->ranks, resume_task, &call)
-                        : fail(STATUS_USAGE, "no folder was named");
+        status = folder && *folder ? local_ranks_try(run->ranks, resume_task, &call)
+                                   : fail(STATUS_USAGE, "stretto_resume: no folder was named");
     if (status == STATUS_OK && call.found) keep_folder(run, folder);
     int code = library_leave(&entry, status);
     return code == 0 && !call.found ? STRETTO_END : code;

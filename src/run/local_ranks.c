@@ -2,10 +2,8 @@
 #include "run/local_ranks.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/mem.h"
 
 /* --- tasks --- */
@@ -49,7 +47,7 @@ static enum status open_comm(void *context, const struct plan *plan, struct comm
     struct local_rank *rank = context;
     struct local_ranks *ranks = rank->ranks;
     TRY(rank_threads_comm(ranks->threads, rank->index, plan, out));
-    comm_set_link(*out, thread_positions_link(&ranks->positions, rank->index));
+    comm_set_link(*out, run_thread_positions_link(&ranks->positions, rank->index));
     return STATUS_OK;
 }
 

@@ -42,11 +42,11 @@ static bool read_owner(int fd, struct owner *out) {
 static void write_owner(int fd) {
     struct launch_identity here;
     launch_identity_here(&here);
-    char *text = mem_format("host %s process %d on %s\n", here.host, (int)getpid(), here.machine);
+    SCOPED_FREE char *text =
+        mem_format("host %s process %d on %s\n", here.host, (int)getpid(), here.machine);
     ssize_t bytes = (ssize_t)strlen(text);
     if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)bytes, 0) != bytes)
         log_note("the owner of the run's folder cannot be noted: %s", strerror(errno));
-    free(text);
 }
 
 static enum status refuse(const char *folder, int fd) {
@@ -98,11 +98,10 @@ enum status lock_take(const char *folder, struct lock **out) {
 
 /* A lock of its own kind, for an instant: it meets only that of a writer. */
 enum status lock_check(const char *folder) {
-    char *path = mem_format("%s/.stretto-lock", folder);
+    SCOPED_FREE char *path = mem_format("%s/.stretto-lock", folder);
     int fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     enum status status = fd >= 0 && is_taken(fd, LOCK_SH) ? refuse(folder, fd) : STATUS_OK;
     if (fd >= 0) close(fd);
-    free(path);
     return status;
 }
 

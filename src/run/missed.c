@@ -2,7 +2,6 @@
  * a quarter of what was forecast. */
 #include "run/missed.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,6 @@
 #include "run/narrow_gain.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -82,7 +81,7 @@ static enum status trial_run(struct trial *trial) {
 /* By turns, and the least of each. */
 static enum status gain_of(struct device *device, struct op_call call, double *out) {
     enum { RUNS = 6 };
-    struct trial wide = {0}, narrow = {0};
+    SCOPED(trial_free) struct trial wide = {0}, narrow = {0};
     enum status status = trial_new(device, call, DTYPE_F32, &wide);
     if (status == STATUS_OK) status = trial_new(device, call, DTYPE_BF16, &narrow);
     for (int i = 0; i < RUNS && status == STATUS_OK; i++) {
@@ -90,8 +89,6 @@ static enum status gain_of(struct device *device, struct op_call call, double *o
         if (status == STATUS_OK) status = trial_run(&narrow);
     }
     *out = wide.least_ns / narrow.least_ns;
-    trial_free(&wide);
-    trial_free(&narrow);
     return status;
 }
 
@@ -117,10 +114,9 @@ double narrow_gain_of(const struct graph *graph, const struct narrow_gain *gain)
 /* --- of a run --- */
 
 static bool measure_here(const char *name, struct narrow_gain *out) {
-    struct device *device = NULL;
+    SCOPED(device_close) struct device *device = NULL;
     enum status status = device_open(name, 0, 1, &device);
     if (status == STATUS_OK) status = narrow_gain_measure(device, out);
-    device_close(&device);
     return status == STATUS_OK;
 }
 

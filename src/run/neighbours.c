@@ -70,14 +70,13 @@ static bool is_first_here(const struct rank *rank, const struct judge_row *all) 
 }
 
 static enum status get_verdict(struct rank *rank, int judge, struct judge_verdict *out) {
-    void *value;
+    SCOPED_FREE void *value = NULL;
     size_t bytes;
     char key[32];
     snprintf(key, sizeof key, "memory/%d", judge);
     TRY(control_get(rank->control, key, &value, &bytes));
     CHECK(bytes == sizeof *out, "%s has %zu bytes", key, bytes);
     memcpy(out, value, bytes);
-    free(value);
     return STATUS_OK;
 }
 

@@ -7,8 +7,6 @@
  * another rank of what the launcher, its logs and the user call rank 3. */
 #include "run/option_files.h"
 
-#include <stdlib.h>
-
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -28,7 +26,7 @@ static const struct stage_placement_cell *cell_of(const struct stage_placement *
 
 /* The ranks of a host have its places in their order. */
 static enum status check_order(const struct stage_placement *placement) {
-    int64_t *next = MEM_ARRAY(int64_t, placement->host_count + 1);
+    SCOPED_FREE int64_t *next = MEM_ARRAY(int64_t, placement->host_count + 1);
     enum status status = STATUS_OK;
     for (int64_t r = 0; r < placement->stages * placement->replicas && status == STATUS_OK; r++) {
         const struct stage_placement_cell *cell = cell_of(placement, r);
@@ -44,7 +42,6 @@ static enum status check_order(const struct stage_placement *placement) {
                      (long long)next[cell->host], host, (long long)cell->index);
         next[cell->host]++;
     }
-    free(next);
     return status;
 }
 
@@ -61,19 +58,15 @@ static enum status set_number(struct options *options, const struct options *nam
 }
 
 static enum status apply_placement(struct options *options, const struct options *named) {
-    struct stage_placement placement;
+    SCOPED(stage_placement_free) struct stage_placement placement = {0};
     TRY(stage_placement_read(options->placement, &placement));
-    enum status status = check_order(&placement);
-    if (status == STATUS_OK)
-        status = set_number(options, named, OPTION_stages, options->stages, placement.stages);
-    if (status == STATUS_OK)
-        status = set_number(options, named, OPTION_replicas, options->replicas, placement.replicas);
-    stage_placement_free(&placement);
-    return status;
+    TRY(check_order(&placement));
+    TRY(set_number(options, named, OPTION_stages, options->stages, placement.stages));
+    return set_number(options, named, OPTION_replicas, options->replicas, placement.replicas);
 }
 
 enum status run_option_files_check_hosts(const struct options *options, int first, int count) {
-    struct stage_placement placement;
+    SCOPED(stage_placement_free) struct stage_placement placement = {0};
     enum status status = STATUS_OK;
     if (!option_is_given(options, OPTION_placement)) return STATUS_OK;
     TRY(stage_placement_read(options->placement, &placement));
@@ -90,7 +83,6 @@ enum status run_option_files_check_hosts(const struct options *options, int firs
                      placement.name, cell->line, cell->column, (long long)r,
                      (long long)(r % placement.stages), (long long)(r / placement.stages), host);
     }
-    stage_placement_free(&placement);
     return status;
 }
 
@@ -121,18 +113,15 @@ static enum status set_option(struct options *options, const struct options *nam
 }
 
 static enum status apply_deepspeed(struct options *options, const struct options *named) {
-    struct deepspeed file;
+    SCOPED(deepspeed_free) struct deepspeed file = {0};
     int ranks, replicas;
     bool speaks;
     TRY(find_ranks(options, &ranks, &speaks));
     TRY(resolve_replicas(options, ranks, &replicas));
     TRY(deepspeed_read(options->deepspeed, replicas, &file));
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < file.count && status == STATUS_OK; i++)
-        status = set_option(options, named, &file.option[i]);
-    if (status == STATUS_OK && file.note && speaks && !options->quiet) log_note("%s", file.note);
-    deepspeed_free(&file);
-    return status;
+    for (size_t i = 0; i < file.count; i++) TRY(set_option(options, named, &file.option[i]));
+    if (file.note && speaks && !options->quiet) log_note("%s", file.note);
+    return STATUS_OK;
 }
 
 enum status run_option_files_apply(struct options *options, const struct options *named) {

@@ -1,13 +1,11 @@
 /* What a file is, by its content: names lie. Only as much is looked at as tells one kind from
  * another; a file that is damaged further on is still one of its kind. */
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <jansson.h>
 
 #include "base/file.h"
-#include "base/mem.h"
 #include "run/outputs.h"
 
 enum { HEAD_BYTES = 4096 };
@@ -30,10 +28,9 @@ static bool has(const struct head *head, const char *text) {
 
 /* Whether it is a JSON object with these keys, NULL behind the last. */
 static bool has_keys(const struct head *head, const char *const *keys) {
-    json_t *root = begins(head, "{") ? json_load_file(head->path, 0, NULL) : NULL;
+    json_auto_t *root = begins(head, "{") ? json_load_file(head->path, 0, NULL) : NULL;
     bool is = json_is_object(root);
     for (; *keys; keys++) is &= json_object_get(root, *keys) != NULL;
-    json_decref(root);
     return is;
 }
 
@@ -114,14 +111,12 @@ bool outputs_is_new(enum output_kind kind) {
 }
 
 static enum status read_head(const char *path, struct head *out) {
-    struct file_reader reader;
+    SCOPED(file_reader_close) struct file_reader reader = {.fd = -1};
     *out = (struct head){.path = path};
     TRY(file_reader_open(path, &reader));
     out->total = reader.total;
     out->count = reader.total < HEAD_BYTES ? (size_t)reader.total : HEAD_BYTES;
-    enum status status = file_read_at(&reader, 0, out->text, out->count);
-    file_reader_close(&reader);
-    return status;
+    return file_read_at(&reader, 0, out->text, out->count);
 }
 
 static bool is_kind(int kind, const struct head *head) {

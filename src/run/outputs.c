@@ -58,11 +58,9 @@ static enum status compare_input(void *context, const char *path, const char *la
 }
 
 static enum status check_inputs(const struct output *output, const struct options *options) {
-    char *folder = folder_of(output->path);
+    SCOPED_FREE char *folder = folder_of(output->path);
     struct search search = {output, folder};
-    enum status status = paths_each_input(options, compare_input, &search);
-    free(folder);
-    return status;
+    return paths_each_input(options, compare_input, &search);
 }
 
 /* --- files of a run --- */
@@ -164,19 +162,16 @@ static bool is_written(const struct options *options, const struct row *row) {
 
 /* Two outputs in one file. */
 static enum status check_once(const struct options *options, int index) {
-    enum status status = STATUS_OK;
-    char *path = file_resolved(option_string(options, rows[index].id));
-    for (int i = 0; i < index && status == STATUS_OK; i++) {
+    SCOPED_FREE char *path = file_resolved(option_string(options, rows[index].id));
+    for (int i = 0; i < index; i++) {
         if (!is_written(options, &rows[i])) continue;
-        char *other = file_resolved(option_string(options, rows[i].id));
+        SCOPED_FREE char *other = file_resolved(option_string(options, rows[i].id));
         if (strcmp(path, other) == 0 || file_is_same(path, other))
-            status = fail(STATUS_USAGE, "--%s %s: --%s writes this file, too",
-                          option_rows[rows[index].id].name, option_string(options, rows[index].id),
-                          option_rows[rows[i].id].name);
-        free(other);
+            return fail(STATUS_USAGE, "--%s %s: --%s writes this file, too",
+                        option_rows[rows[index].id].name, option_string(options, rows[index].id),
+                        option_rows[rows[i].id].name);
     }
-    free(path);
-    return status;
+    return STATUS_OK;
 }
 
 /* The folder of the run, or one that it lies in, is made before the output is written. */
@@ -191,20 +186,16 @@ static enum status check_beside(const struct output *output, const char *own) {
 }
 
 static enum status check_row(const struct options *options, int index, const char *own) {
-    char *label = mem_format("--%s", option_rows[rows[index].id].name);
     const char *path = option_string(options, rows[index].id);
-    char *folder = folder_of(path), *whole = file_resolved(folder);
+    SCOPED_FREE char *label = mem_format("--%s", option_rows[rows[index].id].name),
+                     *folder = folder_of(path), *whole = file_resolved(folder);
     struct output output = {.kind = rows[index].kind,
                             .path = path,
                             .label = label,
                             .folder_later = own && strcmp(own, whole) == 0};
-    enum status status = judge(&output, options, own);
-    if (status == STATUS_OK) status = check_beside(&output, own);
-    if (status == STATUS_OK) status = check_once(options, index);
-    free(folder);
-    free(whole);
-    free(label);
-    return status;
+    TRY(judge(&output, options, own));
+    TRY(check_beside(&output, own));
+    return check_once(options, index);
 }
 
 /* What is there, and whether it can be written to, is for the rendezvous itself to say. */
@@ -218,13 +209,17 @@ static enum status check_rendezvous(const struct options *options, const char *o
     return refuse_owned(output.path, output.label, own);
 }
 
+/* The folder that a link leads to; else where it will be. The caller frees it. */
+static char *folder_behind(const char *name) {
+    char *real = realpath(name, NULL);
+    return real ? real : file_resolved(name);
+}
+
 /* The folder that the command will write, whose name may be a link to it; NULL: none. Without --out
  * it is a new one in "runs". */
 static char *own_folder(const struct options *options) {
     if (!(options->command & (COMMAND_TRAIN | COMMAND_EXPLAIN))) return NULL;
-    const char *name = option_is_set(options, OPTION_out) ? options->out : "runs/new";
-    char *real = realpath(name, NULL);
-    return real ? real : file_resolved(name);
+    return folder_behind(option_is_set(options, OPTION_out) ? options->out : "runs/new");
 }
 
 /* Whether the rest of a spec of folder:DIR names this folder of DIR as one of pictures, or it is
@@ -264,15 +259,12 @@ static enum status check_classes(const struct options *options, const char *own)
 }
 
 enum status outputs_check(const struct options *options) {
-    char *own = own_folder(options);
-    enum status status = check_classes(options, own);
-    if (status == STATUS_OK && option_is_given(options, OPTION_draw))
-        status = draw_check(options->draw);
-    for (int i = 0; i < ROWS && status == STATUS_OK; i++)
-        if (is_written(options, &rows[i])) status = check_row(options, i, own);
-    if (status == STATUS_OK) status = check_rendezvous(options, own);
-    free(own);
-    return status;
+    SCOPED_FREE char *own = own_folder(options);
+    TRY(check_classes(options, own));
+    if (option_is_given(options, OPTION_draw)) TRY(draw_check(options->draw));
+    for (int i = 0; i < ROWS; i++)
+        if (is_written(options, &rows[i])) TRY(check_row(options, i, own));
+    return check_rendezvous(options, own);
 }
 
 /* --- folders --- */
@@ -302,18 +294,14 @@ static bool is_of_system(const char *whole) {
 
 enum status outputs_judge_folder(const char *path, const char *label) {
     struct stat info;
-    char *real = realpath(path, NULL), *whole = real ? real : file_resolved(path);
-    enum status status = STATUS_OK;
-    if (!*path)
-        status = fail(STATUS_USAGE, "%s: no folder was named", label);
-    else if (is_of_system(whole) || is_home(whole))
-        status = fail(STATUS_USAGE, "%s %s: %s is not for the files of a run; name a folder in it",
-                      label, path, is_home(whole) ? "the home folder" : "a folder of the system");
-    else if (stat(path, &info) == 0 && !S_ISDIR(info.st_mode))
-        status = fail(STATUS_USAGE, "%s %s: a file, where a folder is to be written", label, path);
-    if (status == STATUS_OK) status = refuse_owned(path, label, NULL);
-    free(whole);
-    return status;
+    SCOPED_FREE char *whole = folder_behind(path);
+    if (!*path) return fail(STATUS_USAGE, "%s: no folder was named", label);
+    if (is_of_system(whole) || is_home(whole))
+        return fail(STATUS_USAGE, "%s %s: %s is not for the files of a run; name a folder in it",
+                    label, path, is_home(whole) ? "the home folder" : "a folder of the system");
+    if (stat(path, &info) == 0 && !S_ISDIR(info.st_mode))
+        return fail(STATUS_USAGE, "%s %s: a file, where a folder is to be written", label, path);
+    return refuse_owned(path, label, NULL);
 }
 
 /* What lies in the run as a file of it, or is the run. */
@@ -323,9 +311,9 @@ static enum status check_kept(void *context, const char *path, const char *label
     size_t length = strlen(folder);
     bool goes = real && strcmp(real, folder) == 0 && strcmp(label, "--weights") == 0;
     if (real && strncmp(real, folder, length) == 0 && real[length] == '/') {
-        char *name = mem_format("%.*s", (int)strcspn(real + length + 1, "/"), real + length + 1);
+        SCOPED_FREE char *name =
+            mem_format("%.*s", (int)strcspn(real + length + 1, "/"), real + length + 1);
         goes = run_folder_is_run_name(name);
-        free(name);
     }
     free(real);
     if (!goes) return STATUS_OK;
@@ -333,9 +321,7 @@ static enum status check_kept(void *context, const char *path, const char *label
 }
 
 enum status outputs_keep_inputs(const struct options *options, const char *folder) {
-    char *whole = realpath(folder, NULL);
+    SCOPED_FREE char *whole = realpath(folder, NULL);
     if (!whole) return STATUS_OK;
-    enum status status = paths_each_input(options, check_kept, whole);
-    free(whole);
-    return status;
+    return paths_each_input(options, check_kept, whole);
 }

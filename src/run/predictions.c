@@ -79,7 +79,7 @@ static enum status put(struct predictions *of, const void *data, size_t bytes) {
     return write_failed(of->whole ? "standard output" : of->part_base);
 }
 
-/* Of an input that could not be read: scores that are none, and no class. */
+/* For an input that could not be read: NaN for each score, and no class. */
 static enum status put_no_numbers(struct predictions *of) {
     int64_t count = of->rows * of->classes, none = -1;
     if (of->as == AS_CLASSES) return put(of, &none, sizeof none); /* labels are of one row */
@@ -118,12 +118,10 @@ static int64_t best_of(struct predictions *of, const float *scores) {
 /* Names of files are any bytes, JSON is UTF-8: what is broken becomes the sign for that. */
 static void print_text(FILE *out, const char *text) {
     char *whole = text_mended(text);
-    json_t *value = json_string(whole);
+    json_auto_t *value = json_string(whole);
     free(whole);
-    char *quoted = value ? json_shown(value, JSON_ENCODE_ANY) : NULL;
+    SCOPED_FREE char *quoted = value ? json_shown(value, JSON_ENCODE_ANY) : NULL;
     fputs(quoted ? quoted : "null", out);
-    free(quoted);
-    json_decref(value);
 }
 
 static void print_class(const struct predictions *of, FILE *out, int64_t class) {
@@ -170,15 +168,14 @@ static void print_rows(const struct predictions *of, FILE *out, const float *sco
 /* Which file the input is, where it is one. */
 static void print_file(const struct predictions *of, FILE *out, int64_t index) {
     const struct run_config *config = &of->session->job.plan->config;
-    char *file = dataset_file(config->dataset, config->eval_split, index);
+    SCOPED_FREE char *file = dataset_file(config->dataset, config->eval_split, index);
     if (!file) return;
     fputs(",\"file\":", out);
     print_text(out, file);
-    free(file);
 }
 
 static enum status put_line(struct predictions *of, int64_t index, const float *scores) {
-    char *text = NULL;
+    SCOPED_FREE char *text = NULL;
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
     CHECK(out, "a stream in memory");
@@ -192,9 +189,7 @@ static enum status put_line(struct predictions *of, int64_t index, const float *
         print_rows(of, out, scores);
     fputs("}\n", out);
     fclose(out);
-    enum status status = put(of, text, bytes);
-    free(text);
-    return status;
+    return put(of, text, bytes);
 }
 
 static enum status check_finite(const struct predictions *of, int64_t index, const float *scores) {
@@ -275,14 +270,11 @@ static enum status name_parts(struct predictions *of) {
 static enum status open_part(struct predictions *of) {
     int pipeline;
     if (!own_pipeline(of, &pipeline)) return STATUS_OK;
-    char *name = part_name(of, pipeline);
+    SCOPED_FREE char *name = part_name(of, pipeline);
     unlink(name);
     of->part = fopen(name, "wxe");
-    enum status status =
-        of->part ? STATUS_OK
-                 : fail(STATUS_DATA, "%s: cannot be written: %s", name, strerror(errno));
-    free(name);
-    return status;
+    return of->part ? STATUS_OK
+                    : fail(STATUS_DATA, "%s: cannot be written: %s", name, strerror(errno));
 }
 
 static enum as as_of(const struct options *options) {
@@ -331,26 +323,22 @@ static enum status cut_short(const struct predictions *of, int pipeline) {
 static enum status join_numbers(struct predictions *of, FILE *part, int64_t samples, int pipeline) {
     size_t each = of->as == AS_CLASSES ? (size_t)of->rows * sizeof(int64_t)
                                        : (size_t)(of->rows * of->classes) * sizeof(float);
-    char *row = mem_new(each);
-    enum status status = STATUS_OK;
-    for (int64_t i = 0; i < samples && status == STATUS_OK; i++)
-        status = fread(row, 1, each, part) == each ? npy_emit(&of->npy, row, each)
-                                                   : cut_short(of, pipeline);
-    free(row);
-    return status;
+    SCOPED_FREE char *row = mem_new(each);
+    for (int64_t i = 0; i < samples; i++)
+        TRY(fread(row, 1, each, part) == each ? npy_emit(&of->npy, row, each)
+                                              : cut_short(of, pipeline));
+    return STATUS_OK;
 }
 
 static enum status join_lines(struct predictions *of, FILE *part, int64_t samples, int pipeline) {
-    enum status status = STATUS_OK;
-    char *line = NULL;
+    SCOPED_FREE char *line = NULL;
     size_t room = 0;
     of->whole = true; /* from here on lines go where they belong */
-    for (int64_t i = 0; i < samples && status == STATUS_OK; i++) {
+    for (int64_t i = 0; i < samples; i++) {
         ssize_t bytes = getline(&line, &room, part);
-        status = bytes > 0 ? put(of, line, (size_t)bytes) : cut_short(of, pipeline);
+        TRY(bytes > 0 ? put(of, line, (size_t)bytes) : cut_short(of, pipeline));
     }
-    free(line);
-    return status;
+    return STATUS_OK;
 }
 
 /* Batches were dealt to the pipelines in turn. */
@@ -367,18 +355,16 @@ static enum status join_parts(struct predictions *of, FILE **parts, int pipeline
 
 static enum status join(struct predictions *of) {
     int pipelines = group_count(&of->session->job.plan->config.grid, GROUP_PIPELINE);
-    FILE **parts = MEM_ARRAY(FILE *, pipelines);
+    SCOPED_FREE FILE **parts = MEM_ARRAY(FILE *, pipelines);
     enum status status = STATUS_OK;
     for (int p = 0; p < pipelines && status == STATUS_OK; p++) {
-        char *name = part_name(of, p);
+        SCOPED_FREE char *name = part_name(of, p);
         parts[p] = fopen(name, "r");
         if (!parts[p]) status = file_open_failed(name);
-        free(name);
     }
     if (status == STATUS_OK) status = join_parts(of, parts, pipelines);
     for (int p = 0; p < pipelines; p++)
         if (parts[p]) fclose(parts[p]);
-    free(parts);
     return status;
 }
 
@@ -391,9 +377,8 @@ static enum status close_part(struct predictions *of) {
 static void remove_part(const struct predictions *of) {
     int pipeline;
     if (!of->part_base || !own_pipeline(of, &pipeline)) return;
-    char *name = part_name(of, pipeline);
+    SCOPED_FREE char *name = part_name(of, pipeline);
     unlink(name);
-    free(name);
 }
 
 /* The first rank's. */

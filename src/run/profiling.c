@@ -6,7 +6,6 @@
 #include "run/profiling.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -133,7 +132,7 @@ static enum status copy_rate(struct engine *engine, char *memory, size_t bytes,
     return STATUS_OK;
 }
 
-/* Of what no cache holds, which is read and written; and of a message, which was just made. */
+/* Copies of what no cache holds, and of a message that was just made. */
 static enum status measure_copies(struct engine *engine, struct profile_section *section) {
     struct device *device = engine_plan(engine)->device;
     const struct backend *backend = device->backend;
@@ -188,12 +187,12 @@ static enum status measure_wake(struct engine *engine, struct measure *out) {
 
 /* As many elements as every rank has. */
 static enum status least(struct comm *comm, int64_t *count) {
-    int64_t *all = MEM_ARRAY(int64_t, comm_size(comm)), mine = *count;
-    enum status status = comm_exchange(comm_world(comm), &mine, sizeof mine, all);
-    for (int r = 0; r < comm_size(comm) && status == STATUS_OK; r++)
+    SCOPED_FREE int64_t *all = MEM_ARRAY(int64_t, comm_size(comm));
+    int64_t mine = *count;
+    TRY(comm_exchange(comm_world(comm), &mine, sizeof mine, all));
+    for (int r = 0; r < comm_size(comm); r++)
         if (all[r] < *count) *count = all[r];
-    free(all);
-    return status;
+    return STATUS_OK;
 }
 
 /* Sums of the first gradient buffer, by the formula of the simulator: latency and twice the bytes
@@ -234,19 +233,18 @@ static enum status measure_links(struct engine *engine, struct profile_section *
 static enum status gather(struct profiling *profiling, struct comm *comm, struct measure *out) {
     enum { EACH = COMM_EXCHANGE_BYTES / sizeof(struct measure) };
     int count = graph_of(profiling->job)->node_count, ranks = comm_size(comm);
-    struct measure *all = MEM_ARRAY(struct measure, ranks * EACH), piece[EACH];
-    enum status status = STATUS_OK;
-    for (int at = 0; at < count && status == STATUS_OK; at += EACH) {
+    SCOPED_FREE struct measure *all = MEM_ARRAY(struct measure, ranks * EACH);
+    struct measure piece[EACH];
+    for (int at = 0; at < count; at += EACH) {
         int here = count - at < EACH ? count - at : EACH;
         for (int i = 0; i < here; i++) piece[i] = measured(&profiling->node[at + i]);
-        status = comm_exchange(comm_world(comm), piece, (size_t)here * sizeof *piece, all);
-        for (int i = 0; i < here * ranks && status == STATUS_OK; i++) {
+        TRY(comm_exchange(comm_world(comm), piece, (size_t)here * sizeof *piece, all));
+        for (int i = 0; i < here * ranks; i++) {
             struct measure *to = &out[at + i % here];
             if (all[i].samples > 0) *to = to->samples > 0 ? measure_pool(to, &all[i]) : all[i];
         }
     }
-    free(all);
-    return status;
+    return STATUS_OK;
 }
 
 /* What an ordinary step would take, were every operation of it an ordinary one. */
@@ -303,29 +301,25 @@ static enum status write(struct profiling *profiling, struct engine *engine,
     char isa[PROFILE_ISA_BYTES];
     struct profile_place place = profile_place_of(
         config->device, config->device_index, config->threads, profiling->job->local_ranks, isa);
-    struct profile profile;
+    SCOPED(profile_free) struct profile profile = {0};
     profile_init(path, &profile);
     struct profile_section *section = profile_section_for(&profile, &place);
-    enum status status = measure_copies(engine, section);
-    if (status == STATUS_OK) status = measure_links(engine, section);
-    if (status == STATUS_OK) {
-        record_executor(profiling, section);
-        record_loading(profiling, engine, section);
-        record(profiling, nodes, &profile, section);
-    }
-    if (status == STATUS_OK && comm_rank(engine_comm(engine)) == 0)
-        status = section->row_count
-                     ? profile_write(&profile, path)
-                     : fail(STATUS_USAGE, "--save-profile: no step was timed, nothing is written\n"
-                                          "  the first 5 steps are left out: more --steps");
-    profile_free(&profile);
-    return status;
+    TRY(measure_copies(engine, section));
+    TRY(measure_links(engine, section));
+    record_executor(profiling, section);
+    record_loading(profiling, engine, section);
+    record(profiling, nodes, &profile, section);
+    if (comm_rank(engine_comm(engine)) == 0)
+        TRY(section->row_count
+                ? profile_write(&profile, path)
+                : fail(STATUS_USAGE, "--save-profile: no step was timed, nothing is written\n"
+                                     "  the first 5 steps are left out: more --steps"));
+    return STATUS_OK;
 }
 
 enum status profiling_save(struct profiling *profiling, struct engine *engine, const char *path) {
-    struct measure *nodes = MEM_ARRAY(struct measure, graph_of(profiling->job)->node_count);
-    enum status status = gather(profiling, engine_comm(engine), nodes);
-    if (status == STATUS_OK) status = write(profiling, engine, nodes, path);
-    free(nodes);
-    return status;
+    SCOPED_FREE struct measure *nodes =
+        MEM_ARRAY(struct measure, graph_of(profiling->job)->node_count);
+    TRY(gather(profiling, engine_comm(engine), nodes));
+    return write(profiling, engine, nodes, path);
 }

@@ -9,23 +9,17 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/log.h"
-#include "base/machine.h"
 #include "base/mem.h"
-#include "base/text.h"
-#include "comm/share.h"
 #include "exec/stop.h"
 #include "launch/cores.h"
 #include "launch/network.h"
 #include "launch/rendezvous.h"
 #include "plan/graphs.h"
 #include "plan/resolve.h"
-#include "run/judge.h"
 #include "run/refusal.h"
 #include "run/run_folder.h"
 #include "run/session.h"
-#include "view/explain.h"
 
 /* --- the data plane's view of the control plane --- */
 static enum status link_put(void *context, const char *key, const void *value, size_t bytes) {
@@ -61,7 +55,7 @@ enum { OWN_FACTS = 2 };
 static enum status hash_plan(const struct plan *plan, struct own_facts *out) {
     uint64_t layouts;
     TRY(graphs_layouts_hash(plan, &layouts));
-    /* Of auto it is agreed on once ranks have joined. */
+    /* With auto, ranks agree on it once they have joined. */
     if (plan_is_auto(&plan->config))
         snprintf(out->program, sizeof out->program, PIPELINE_AUTO);
     else
@@ -175,21 +169,18 @@ static enum status plan_again(struct rank *rank, const struct rank_info *info,
 
 static enum status take_program(struct rank *rank, const struct rank_info *info,
                                 const struct bytes *own) {
-    struct bytes text = {0};
+    SCOPED(bytes_free) struct bytes text = {0};
     enum status status = get_text(rank, "program", &text);
     if (status == STATUS_OK && !same_text(own, &text)) status = plan_again(rank, info, &text);
-    bytes_free(&text);
     return status == STATUS_OK ? check_alone(rank) : status;
 }
 
 /* Machines may differ in what operations cost: rank 0's choice holds for all. */
 static enum status agree_program(struct rank *rank, const struct rank_info *info) {
     if (!plan_is_auto(&rank->session.job.plan->config)) return STATUS_OK;
-    struct bytes own = plan_text(rank->session.job.plan);
-    enum status status = rank->identity->rank == 0 ? put_text(rank, "program", &own)
-                                                   : take_program(rank, info, &own);
-    bytes_free(&own);
-    return status;
+    SCOPED(bytes_free) struct bytes own = plan_text(rank->session.job.plan);
+    return rank->identity->rank == 0 ? put_text(rank, "program", &own)
+                                     : take_program(rank, info, &own);
 }
 
 /* --- the data plane --- */

@@ -16,10 +16,9 @@
 #include "base/shown.h"
 #include "exec/stop.h"
 #include "job/events.h"
-#include "run/run_folder.h"
 #include "run/traces.h"
 
-enum { WATCH_MAX_TIMED = 4096 };
+enum { RECORDER_MAX_TIMED = 4096 };
 
 /* SIGUSR1 asks where the ranks are. */
 static void report_position(const struct recorder *recorder, int64_t step, const char *text) {
@@ -122,8 +121,8 @@ static void on_waited(void *context, const struct instr *waiter, const struct in
 
 static void time_step(struct recorder *recorder, const struct step_result *result) {
     const struct step_times *times = &result->times;
-    int at = (int)(recorder->timed_steps % WATCH_MAX_TIMED);
-    if (recorder->steps_seen <= WATCH_WARMUP_STEPS) return;
+    int at = (int)(recorder->timed_steps % RECORDER_MAX_TIMED);
+    if (recorder->steps_seen <= RECORDER_WARMUP_STEPS) return;
     recorder->step_ms[at] = (double)times->total_ns * 1e-6;
     recorder->busy_ms[at] = (double)recorder->busy_ns * 1e-6;
     recorder->span_ms[at] = (double)(recorder->last_ns - recorder->first_ns) * 1e-6;
@@ -171,10 +170,10 @@ static void on_step(void *context, const struct step_result *result) {
     recorder->line_samples += result->samples;
     recorder->line_ns += result->times.total_ns;
     time_step(recorder, result);
-    if (recorder->steps_seen == WATCH_WARMUP_STEPS) recorder->load = load_now("");
+    if (recorder->steps_seen == RECORDER_WARMUP_STEPS) recorder->load = load_now("");
     recorder->busy_ns = recorder->first_ns = recorder->last_ns = 0;
     if (recorder->profiling) profiling_instr(recorder->profiling, NULL, 0, 0);
-    if (recorder->profiling && recorder->steps_seen >= WATCH_WARMUP_STEPS)
+    if (recorder->profiling && recorder->steps_seen >= RECORDER_WARMUP_STEPS)
         profiling_begin(recorder->profiling);
     *row = metrics_row_new(METRICS_TRAIN, result->step + 1, result->epoch + 1);
     row->loss = result->loss;
@@ -275,9 +274,9 @@ enum status recorder_open(const struct job *job, const char *folder, int64_t fir
                                 .log_every = rows_every(job),
                                 .loss_first = NAN,
                                 .loss_last = NAN};
-    recorder.step_ms = MEM_ARRAY(double, WATCH_MAX_TIMED);
-    recorder.busy_ms = MEM_ARRAY(double, WATCH_MAX_TIMED);
-    recorder.span_ms = MEM_ARRAY(double, WATCH_MAX_TIMED);
+    recorder.step_ms = MEM_ARRAY(double, RECORDER_MAX_TIMED);
+    recorder.busy_ms = MEM_ARRAY(double, RECORDER_MAX_TIMED);
+    recorder.span_ms = MEM_ARRAY(double, RECORDER_MAX_TIMED);
     recorder.rank_loss = MEM_ARRAY(double, job->plan->config.ranks);
     recorder.rank_ms = MEM_ARRAY(double, job->plan->config.ranks);
     enum status status = open_trace(&recorder);
@@ -330,7 +329,7 @@ static int by_value(const void *a, const void *b) {
 /* Of those that were kept; sorts them. */
 static double quantile(const struct recorder *recorder, double *values, int tenth) {
     int64_t count =
-        recorder->timed_steps < WATCH_MAX_TIMED ? recorder->timed_steps : WATCH_MAX_TIMED;
+        recorder->timed_steps < RECORDER_MAX_TIMED ? recorder->timed_steps : RECORDER_MAX_TIMED;
     if (count == 0) return 0;
     qsort(values, (size_t)count, sizeof *values, by_value);
     return values[count * tenth / 10];
@@ -394,13 +393,12 @@ void recorder_summary(const struct recorder *recorder, struct summary *summary) 
 
 /* Without a name: nothing of it is left, whatever ends the run. */
 static void open_spool(struct recorder *recorder) {
-    char *path = mem_format("%s/trace.json.tmp.%d", recorder->folder, (int)getpid());
+    SCOPED_FREE char *path = mem_format("%s/trace.json.tmp.%d", recorder->folder, (int)getpid());
     recorder->spool = fopen(path, "w+be");
     if (!recorder->spool)
         fail(STATUS_DATA, "%s: cannot write: %s", path, strerror(errno));
     else
         unlink(path);
-    free(path);
 }
 
 enum status recorder_gather(struct recorder *recorder, struct comm *comm) {
@@ -415,12 +413,9 @@ enum status recorder_gather(struct recorder *recorder, struct comm *comm) {
 
 /* Ranks whose traces could not be gathered leave this one's. */
 static enum status write_traces(const struct recorder *recorder) {
-    char *path = folder_path(recorder->folder, "trace.json");
-    enum status status = recorder->traces
-                             ? trace_write(path, recorder->traces, recorder->trace_count)
-                             : trace_write(path, &recorder->trace, 1);
-    free(path);
-    return status;
+    SCOPED_FREE char *path = folder_path(recorder->folder, "trace.json");
+    return recorder->traces ? trace_write(path, recorder->traces, recorder->trace_count)
+                            : trace_write(path, &recorder->trace, 1);
 }
 
 void recorder_free(struct recorder *recorder) {

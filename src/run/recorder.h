@@ -17,7 +17,7 @@
 
 /* Steps at the start of a run that throughput and step times leave out: caches are cold and kernels
  * are first met. */
-enum { WATCH_WARMUP_STEPS = 5 };
+enum { RECORDER_WARMUP_STEPS = 5 };
 
 struct recorder {
     int rank;
@@ -45,8 +45,8 @@ struct recorder {
     int64_t steps_seen, timed_steps, timed_samples;
     int64_t skipped;                     /* samples of the steps seen */
     struct step_times timed;             /* sums over timed steps */
-    double *step_ms, *busy_ms, *span_ms; /* of timed steps, the newest WATCH_MAX_TIMED: all of it,
-                                            in passes, from the first pass to the last */
+    double *step_ms, *busy_ms, *span_ms; /* of timed steps, the newest RECORDER_MAX_TIMED: all of
+                                            it, in passes, from the first pass to the last */
     int64_t busy_ns, first_ns, last_ns;  /* of the step under way; first 0: no pass yet */
     struct load load;                    /* as the timed steps began; at_ns 0: not yet */
     double loss_first, loss_last;        /* of the whole run, on rank 0 */

@@ -1,13 +1,9 @@
 /* What a run comes to: summary.json, the table on the screen, the report. */
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include <jansson.h>
 
-#include "base/clock.h"
 #include "base/display.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -17,7 +13,6 @@
 #include "record/report.h"
 #include "run/missed.h"
 #include "run/peak.h"
-#include "run/run_folder.h"
 #include "run/session.h"
 #include "stretto.h"
 
@@ -105,7 +100,7 @@ static int64_t reduced_bytes(const struct session *session) {
 }
 
 void result_measure(struct session *session) {
-    struct summary timed;
+    SCOPED(summary_free) struct summary timed = {0};
     summary_init(&timed);
     recorder_summary(&session->recorder, &timed);
     int64_t steps = session->result.steps - session->result.first_step;
@@ -123,7 +118,6 @@ void result_measure(struct session *session) {
                                          : 0};
     hash_tensors(session, &session->figures);
     session->figures.peak_bytes = result_peak_bytes(session);
-    summary_free(&timed);
 }
 
 enum status result_gather(struct session *session) {
@@ -157,16 +151,15 @@ static void fill_ranks(const struct session *session, struct summary *summary) {
     }
 }
 
-/* Of a run that failed the other ranks are not known. */
+/* A run that failed knows nothing of the other ranks. */
 static void fill_bubbles(const struct session *session, struct summary *summary) {
     int ranks = comm_size(engine_comm(session->engine));
-    const struct recorder_use **use = MEM_ARRAY(const struct recorder_use *, ranks);
+    SCOPED_FREE const struct recorder_use **use = MEM_ARRAY(const struct recorder_use *, ranks);
     if (ranks == 1 || session->all) {
         for (int r = 0; r < ranks; r++)
             use[r] = session->all ? &session->all[r].use : &session->figures.use;
         recorder_bubbles(use, ranks, summary);
     }
-    free(use);
 }
 
 /* Rank 0 goes on after all were measured. */
@@ -197,7 +190,8 @@ static void sum_replica(const struct session *session, struct summary *summary) 
         summary->param_hash.known = summary->buffer_hash.known = false;
 }
 
-/* Of what the ranks could do together, each as rank 0 can. Passes that wait compute nothing. */
+/* The share of what the ranks could compute together, if each could do as much as rank 0. Passes
+ * that only wait compute nothing. */
 static void fill_mfu(const struct session *session, struct summary *summary) {
     const struct run_config *config = &session->job.plan->config;
     int ranks = comm_size(engine_comm(session->engine));
@@ -265,15 +259,13 @@ static bool is_range_test(const struct session *session) {
 }
 
 static void print_range_test(const struct session *session) {
-    struct curves curves;
+    SCOPED(curves_free) struct curves curves = {0};
     if (!is_range_test(session)) return;
     curves_read(session->folder, &curves);
     struct range_test test = range_test_read(&curves);
-    char *words = range_test_words(&test);
+    SCOPED_FREE char *words = range_test_words(&test);
     fprintf(display_out(), "\n");
     text_wrap(display_out(), words, 0, text_columns(display_out(), 100));
-    free(words);
-    curves_free(&curves);
 }
 
 /* Cores that others than the ranks kept busy; NaN where ranks are elsewhere, too. */
@@ -329,12 +321,11 @@ static struct missed_facts facts_of(const struct session *session) {
 static void print_missed(const struct session *session) {
     enum { NAME_COLUMNS = 15 };
     struct missed_facts facts = facts_of(session);
-    struct missed_words words;
+    SCOPED(missed_free) struct missed_words words = {0};
     if (!missed_words(&facts, &words)) return;
     text_entry(display_out(), "forecast", NAME_COLUMNS, words.forecast);
     text_entry(display_out(), "what differs", NAME_COLUMNS, words.differs);
     text_entry(display_out(), "try", NAME_COLUMNS, words.hints);
-    missed_free(&words);
 }
 
 void result_print(const struct session *session) {
@@ -387,20 +378,17 @@ void result_print_json(const struct session *session) {
     const struct summary *summary = &session->summary;
     char hash[17];
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)summary->param_hash.value);
-    json_t *end =
+    json_auto_t *end =
         json_pack("{s:s, s:I, s:s, s:s, s:I}", "kind", "end", "step", (json_int_t)summary->steps,
                   "out", session->folder, "param_hash", hash, "exit", (json_int_t)summary->exit);
     if (end) json_print(end, JSON_COMPACT, display_out()); /* a folder's name may be no UTF-8 */
-    json_decref(end);
 }
 
 static char *text_of(const char *folder, const char *name) {
     enum { TEXT_LIMIT = 64 << 20 };
-    char *path = folder_path(folder, name);
+    SCOPED_FREE char *path = folder_path(folder, name);
     struct bytes bytes;
-    char *text = file_read(path, TEXT_LIMIT, &bytes) == STATUS_OK ? (char *)bytes.data : NULL;
-    free(path);
-    return text;
+    return file_read(path, TEXT_LIMIT, &bytes) == STATUS_OK ? (char *)bytes.data : NULL;
 }
 
 static const char delay_notice[] =
@@ -408,9 +396,9 @@ static const char delay_notice[] =
     "norms of gradients say nothing; times do";
 
 enum status result_report(const struct session *session, const struct timeline *timeline) {
-    char *lines = history_commands(session->history),
-         *yaml = text_of(session->folder, "config.yml");
-    char *program = text_of(session->folder, "program.txt");
+    SCOPED_FREE char *lines = history_commands(session->history),
+                     *yaml = text_of(session->folder, "config.yml"),
+                     *program = text_of(session->folder, "program.txt");
     bool waits = option_is_given(&session->job.options, OPTION_delay);
     struct report_input input = {.summary = &session->summary,
                                  .notice = waits ? delay_notice : NULL,
@@ -419,9 +407,5 @@ enum status result_report(const struct session *session, const struct timeline *
                                  .timeline = timeline,
                                  .range_test = is_range_test(session),
                                  .program_text = program};
-    enum status status = report_write(session->folder, &input);
-    free(lines);
-    free(yaml);
-    free(program);
-    return status;
+    return report_write(session->folder, &input);
 }

@@ -4,7 +4,6 @@
  * that names the run's own once more would lay it out in another way. */
 #include "run/resume.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -15,16 +14,12 @@
 #include "launch/identity.h"
 #include "plan/resolve.h"
 #include "run/option_files.h"
-#include "run/run_folder.h"
 
 enum status resume_apply_given(const struct options *given, struct options *out) {
     for (int id = 0; id < OPTION_COUNT; id++) {
         if (!option_is_given(given, (enum option_id)id)) continue;
-        char *text = option_text(given, (enum option_id)id);
-        enum status status =
-            option_set(out, (enum option_id)id, text, option_rows[id].name, given->source[id]);
-        free(text);
-        TRY(status);
+        SCOPED_FREE char *text = option_text(given, (enum option_id)id);
+        TRY(option_set(out, (enum option_id)id, text, option_rows[id].name, given->source[id]));
     }
     out->json = given->json; /* how to talk is this command's matter, not the run's */
     out->quiet = given->quiet;
@@ -33,11 +28,9 @@ enum status resume_apply_given(const struct options *given, struct options *out)
 
 enum status resume_read_config(const char *path, struct options *out) {
     enum { CONFIG_LIMIT = 1 << 20 };
-    struct bytes text;
+    SCOPED(bytes_free) struct bytes text = {0};
     TRY(file_read(path, CONFIG_LIMIT, &text));
-    enum status status = options_parse_yaml(path, text.data, text.count, out);
-    bytes_free(&text);
-    return status;
+    return options_parse_yaml(path, text.data, text.count, out);
 }
 
 /* Whether the strategy named now is none that the run was told. */
@@ -74,28 +67,25 @@ static enum status refuse_weights(const struct options *given, const struct opti
 }
 
 static enum status merge(const struct options *given, const char *path, struct options *out) {
-    struct options merged;
+    SCOPED(options_free) struct options merged = {0};
     options_init(given->command, &merged);
-    enum status status = path ? resume_read_config(path, &merged) : STATUS_OK;
-    if (status == STATUS_OK && path) status = refuse_weights(given, &merged);
-    if (status == STATUS_OK && is_another_strategy(given, &merged)) forget_layout(given, &merged);
-    if (status == STATUS_OK) status = resume_apply_given(given, &merged);
-    if (status == STATUS_OK) status = run_option_files_apply(&merged, given);
-    if (status == STATUS_OK)
-        *out = merged;
-    else
-        options_free(&merged);
-    return status;
+    if (path) TRY(resume_read_config(path, &merged));
+    if (path) TRY(refuse_weights(given, &merged));
+    if (is_another_strategy(given, &merged)) forget_layout(given, &merged);
+    TRY(resume_apply_given(given, &merged));
+    TRY(run_option_files_apply(&merged, given));
+    *out = merged;
+    merged = (struct options){0};
+    return STATUS_OK;
 }
 
 bool resume_reads_weights(const struct options *options) {
     if (!option_is_set(options, OPTION_weights)) return false;
     if (!options->resume || !option_is_set(options, OPTION_out)) return true;
-    char *folder = folder_path(options->out, "checkpoints");
+    SCOPED_FREE char *folder = folder_path(options->out, "checkpoints");
     /* one that cannot be read is said by the resume itself */
     bool none =
         !file_exists(folder) || (access(folder, R_OK | X_OK) == 0 && !checkpoint_is_ours(folder));
-    free(folder);
     return none;
 }
 
@@ -120,19 +110,15 @@ static enum status check_named(const struct options *given) {
 static enum status read_run(const struct options *given, struct options *out) {
     if (!option_is_set(given, OPTION_out))
         return fail(STATUS_USAGE, "--resume needs --out DIR: the folder of the run to continue");
-    char *path = folder_path(given->out, "config.yml");
+    SCOPED_FREE char *path = folder_path(given->out, "config.yml");
     bool found = file_exists(path);
-    enum status status = found ? STATUS_OK : check_named(given);
-    if (status == STATUS_OK) status = merge(given, found ? path : NULL, out);
-    free(path);
-    return status;
+    if (!found) TRY(check_named(given));
+    return merge(given, found ? path : NULL, out);
 }
 
 enum status resume_with(const struct options *given, enum status (*run)(const struct options *)) {
-    struct options resumed;
+    SCOPED(options_free) struct options resumed = {0};
     if (!given->resume) return run(given);
     TRY(read_run(given, &resumed));
-    enum status status = run(&resumed);
-    options_free(&resumed);
-    return status;
+    return run(&resumed);
 }

@@ -1,4 +1,4 @@
-/* See folder.h. */
+/* See run_folder.h. */
 #include "run/run_folder.h"
 
 #include <errno.h>
@@ -30,19 +30,15 @@ static const char mark[] = ".stretto-run";
 static const char checkpoints[] = "checkpoints";
 
 static bool has(const char *folder, const char *name) {
-    char *path = folder_path(folder, name);
-    bool there = file_exists(path);
-    free(path);
-    return there;
+    SCOPED_FREE char *path = folder_path(folder, name);
+    return file_exists(path);
 }
 
 /* Marked by a run as it began, or by what it left; a name like config.yml alone is anybody's. */
 bool run_folder_is_run(const char *folder) {
-    char *summary = folder_path(folder, "summary.json"), *saves = folder_path(folder, checkpoints);
-    bool is = has(folder, mark) || summary_is_ours(summary) || checkpoint_is_ours(saves);
-    free(summary);
-    free(saves);
-    return is;
+    SCOPED_FREE char *summary = folder_path(folder, "summary.json"),
+                     *saves = folder_path(folder, checkpoints);
+    return has(folder, mark) || summary_is_ours(summary) || checkpoint_is_ours(saves);
 }
 
 /* What stands in a new run's way, or NULL. */
@@ -90,10 +86,8 @@ bool run_folder_is_run_name(const char *name) {
 static bool is_leftover(const char *name) {
     const char *end = strstr(name, ".tmp.");
     if (!end || !text_is_digits(end + 5)) return false;
-    char *whole = mem_format("%.*s", (int)(end - name), name);
-    bool is = is_listed(whole) || is_numbered(whole);
-    free(whole);
-    return is;
+    SCOPED_FREE char *whole = mem_format("%.*s", (int)(end - name), name);
+    return is_listed(whole) || is_numbered(whole);
 }
 
 static bool is_in_parts(const char *name) {
@@ -107,11 +101,9 @@ enum status run_folder_remove_parts(const char *folder) {
 /* Shows that the folder can be written to, and marks it: a run that is killed before it leaves
  * anything else is one. */
 static enum status leave_mark(const char *folder) {
-    char *path = folder_path(folder, mark);
-    enum status status = file_write_text(path, "a run of stretto: --overwrite may remove what the "
-                                               "run wrote in this folder\n");
-    free(path);
-    return status;
+    SCOPED_FREE char *path = folder_path(folder, mark);
+    return file_write_text(path, "a run of stretto: --overwrite may remove what the "
+                                 "run wrote in this folder\n");
 }
 
 /* The mark stays, so that one that was killed half way can be repeated. */
@@ -121,9 +113,8 @@ static enum status remove_run(const char *folder) {
     enum status status = checkpoint_remove_all(saves);
     free(saves);
     for (int i = 0; i < RUN_FILES && status == STATUS_OK; i++) {
-        char *path = folder_path(folder, run_files[i]);
+        SCOPED_FREE char *path = folder_path(folder, run_files[i]);
         status = folder_remove(path);
-        free(path);
     }
     return status == STATUS_OK ? folder_remove_named(folder, is_numbered) : status;
 }
@@ -131,7 +122,7 @@ static enum status remove_run(const char *folder) {
 /* Writes a file of our own and takes it away again; `shown` is the folder as the user named it. */
 static enum status try_write(const char *folder, const char *shown) {
     static const char text[] = "can this folder be written to?\n";
-    char *path = folder_path(folder, ".stretto-write-test");
+    SCOPED_FREE char *path = folder_path(folder, ".stretto-write-test");
     int code = 0;
     errno = 0; /* a short write sets none */
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
@@ -139,7 +130,6 @@ static enum status try_write(const char *folder, const char *shown) {
         code = errno ? errno : ENOSPC;
     if (fd >= 0 && close(fd) != 0 && !code) code = errno;
     if (fd >= 0) unlink(path);
-    free(path);
     return code ? fail(STATUS_DATA, "--out %s: cannot be written to: %s", shown, strerror(code))
                 : STATUS_OK;
 }
@@ -217,12 +207,9 @@ static enum status find_any(void *context, const char *name) {
 
 /* A folder with anything in it, which is not a run's. */
 static enum status refuse_filled(const char *folder) {
-    char *found = NULL;
+    SCOPED_FREE char *found = NULL;
     enum status status = folder_each(folder, find_any, &found);
-    if (!found) return status;
-    status = refuse_foreign(folder, found);
-    free(found);
-    return status;
+    return found ? refuse_foreign(folder, found) : status;
 }
 
 /* What is in the folder and must not be written over; changes nothing. */
@@ -264,14 +251,12 @@ enum status run_folder_open(const struct options *options, char **out, struct lo
 }
 
 enum status run_folder_follow(const struct options *options, char **out) {
-    char *folder;
+    SCOPED_FREE char *folder = NULL;
     TRY(make(options, &folder));
-    enum status status = try_write(folder, folder);
-    if (status == STATUS_OK)
-        *out = folder;
-    else
-        free(folder);
-    return status;
+    TRY(try_write(folder, folder));
+    *out = folder;
+    folder = NULL;
+    return STATUS_OK;
 }
 
 static bool goes_up(const char *path) {
@@ -312,18 +297,16 @@ static bool make_each(char *path, size_t from) {
 /* A folder that is not there yet: the same names are made below one of our own beside the first
  * that is missing. Not in their place: a run that starts meanwhile may need them. */
 static enum status try_missing(const char *folder) {
-    char *there = part_there(folder);
+    SCOPED_FREE char *there = part_there(folder);
     const char *rest = folder + strlen(there);
-    char *own = mem_format("%s%s.stretto-trial-%d", there, *there ? "/" : "", (int)getpid());
-    char *path = mem_format("%s/%s", own, goes_up(rest) ? "" : rest);
+    SCOPED_FREE char *own =
+        mem_format("%s%s.stretto-trial-%d", there, *there ? "/" : "", (int)getpid());
+    SCOPED_FREE char *path = mem_format("%s/%s", own, goes_up(rest) ? "" : rest);
     enum status status = STATUS_OK;
     if (!make_each(path, strlen(own)))
         status = fail(STATUS_DATA, "%s: cannot create folder: %s", folder, strerror(errno));
     if (status == STATUS_OK) status = try_write(path, folder);
     if (file_exists(own)) folder_remove(own);
-    free(there);
-    free(own);
-    free(path);
     return status;
 }
 
@@ -342,18 +325,16 @@ static enum status check_space(const struct options *options, const char *folder
 }
 
 enum status run_folder_check(const struct options *options, bool keeps, uint64_t bytes) {
-    char *folder = name_of(options);
-    enum status status = keeps ? outputs_judge_folder(folder, "--out") : STATUS_OK;
+    SCOPED_FREE char *folder = name_of(options);
+    if (keeps) TRY(outputs_judge_folder(folder, "--out"));
     /* a name of our own choice that another run takes meanwhile is no obstacle */
-    if (status == STATUS_OK && (!option_is_set(options, OPTION_out) || !file_exists(folder))) {
-        status = try_missing(folder);
-    } else if (status == STATUS_OK) {
-        status = folder_make(folder); /* says so where it is none */
-        if (status == STATUS_OK && keeps) status = lock_check(folder);
-        if (status == STATUS_OK && keeps) status = refuse_run(options, folder);
-        if (status == STATUS_OK) status = try_write(folder, folder);
+    if (!option_is_set(options, OPTION_out) || !file_exists(folder)) {
+        TRY(try_missing(folder));
+    } else {
+        TRY(folder_make(folder)); /* says so where it is none */
+        if (keeps) TRY(lock_check(folder));
+        if (keeps) TRY(refuse_run(options, folder));
+        TRY(try_write(folder, folder));
     }
-    if (status == STATUS_OK && keeps) status = check_space(options, folder, bytes);
-    free(folder);
-    return status;
+    return keeps ? check_space(options, folder, bytes) : STATUS_OK;
 }

@@ -2,15 +2,13 @@
  * timeline: the run itself is not at fault. */
 #include "run/run_timeline.h"
 
-#include <math.h>
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "base/mem.h"
 #include "view/drawing.h"
 
 struct run_timeline {
-    struct view_forecast outlook;
+    struct view_forecast view;
     struct drawing drawing;
 };
 
@@ -37,15 +35,14 @@ static void set_peaks(struct timeline *timeline, const struct session *session) 
 }
 
 static void set_words(struct drawing *drawing, int64_t step, uint64_t dropped) {
-    char *title =
-             mem_format("Timeline of step %lld: predicted above, measured below", (long long)step),
-         *lost = mem_format("%llu events of the trace did not fit; some blocks may be missing",
-                            (unsigned long long)dropped);
+    SCOPED_FREE char *title =
+        mem_format("Timeline of step %lld: predicted above, measured below", (long long)step);
+    SCOPED_FREE char *lost =
+        mem_format("%llu events of the trace did not fit; some blocks may be missing",
+                   (unsigned long long)dropped);
     drawing->timeline.title = arena_text(&drawing->arena, title);
     drawing->subtitle[1] = arena_text(&drawing->arena, lost);
     drawing->timeline.subtitle_count = dropped ? 2 : 1;
-    free(title);
-    free(lost);
 }
 
 static uint64_t dropped_of(struct trace *const *traces, int count) {
@@ -66,13 +63,13 @@ struct run_timeline *run_timeline_new(const struct session *session) {
     free(events);
     if (status != STATUS_OK || count == 0) return NULL;
     struct run_timeline *run = MEM_NEW(struct run_timeline);
-    bool good = view_forecast_open(&session->job, true, &run->outlook) == STATUS_OK;
-    if (!good || !run->outlook.forecast.input.record) {
-        if (good) view_forecast_close(&run->outlook);
+    bool good = view_forecast_open(&session->job, true, &run->view) == STATUS_OK;
+    if (!good || !run->view.forecast.input.record) {
+        if (good) view_forecast_close(&run->view);
         free(run);
         return NULL;
     }
-    drawing_open(&run->outlook, &run->drawing);
+    drawing_open(&run->view, &run->drawing);
     if (drawing_measured(&run->drawing, traces, step) != STATUS_OK) {
         run_timeline_free(&run);
         return NULL;
@@ -87,16 +84,16 @@ const struct timeline *run_timeline_get(const struct run_timeline *run) {
 }
 
 void run_timeline_summary(const struct run_timeline *run, struct summary *summary) {
-    if (!run || run->outlook.forecast.units) return;
-    summary->predicted_step_ms.p50 = run->outlook.forecast.result.step * 1e-6;
-    summary->predicted_step_ms.low = run->outlook.forecast.low * 1e-6;
-    summary->predicted_step_ms.high = run->outlook.forecast.high * 1e-6;
+    if (!run || run->view.forecast.units) return;
+    summary->predicted_step_ms.p50 = run->view.forecast.result.step * 1e-6;
+    summary->predicted_step_ms.low = run->view.forecast.low * 1e-6;
+    summary->predicted_step_ms.high = run->view.forecast.high * 1e-6;
 }
 
 void run_timeline_free(struct run_timeline **run) {
     if (!*run) return;
     drawing_close(&(*run)->drawing);
-    view_forecast_close(&(*run)->outlook);
+    view_forecast_close(&(*run)->view);
     free(*run);
     *run = NULL;
 }

@@ -1,18 +1,14 @@
 /* See session.h. */
-#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/display.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "data/outline.h"
-#include "exec/stop.h"
 #include "job/paths.h"
 #include "launch/waiting.h"
 #include "model/pretrained.h"
@@ -92,7 +88,7 @@ void session_facts(struct session *session) {
     add_fact(session, FACT_RAN_ON, "compiler", mem_text(__VERSION__));
 }
 
-/* Of a model or data set of the program's own, no other program can make use: its name is kept. */
+/* No other program has a model or data set of the program's own, so the program's name is kept. */
 static char *own_program(const struct run_config *config) {
     char program[4096] = "";
     bool own = config->model->own || config->dataset->ops->own;
@@ -105,59 +101,50 @@ static char *own_program(const struct run_config *config) {
 /* Beside the weights, for Hugging Face's from_pretrained. */
 static enum status write_pretrained(const struct session *session) {
     const struct run_config *config = &session->job.plan->config;
-    char *text = pretrained_config(config->model, &config->shape);
+    SCOPED_FREE char *text = pretrained_config(config->model, &config->shape);
     if (!text) return STATUS_OK;
-    char *path = folder_path(session->folder, "config.json");
-    enum status status = file_write_text(path, text);
-    free(path);
-    free(text);
-    return status;
+    SCOPED_FREE char *path = folder_path(session->folder, "config.json");
+    return file_write_text(path, text);
 }
 
 /* Files by paths that mean the same from any folder. */
 static enum status write_texts(struct session *session) {
     struct options options = session->job.options;
     paths_make_absolute(&options, &session->arena);
-    char *yaml = options_write_yaml(&options), *program = own_program(&session->job.plan->config),
-         *whole = mem_format("%s%s", program, yaml),
-         *path = folder_path(session->folder, "config.yml");
-    enum status status = file_write_text(path, whole);
-    free(yaml);
-    free(program);
-    free(whole);
-    free(path);
-    TRY(status);
-    path = folder_path(session->folder, "data.json");
-    status = outline_write(session->job.plan->config.dataset, path);
-    free(path);
-    TRY(status);
+    SCOPED_FREE char *yaml = options_write_yaml(&options),
+                     *program = own_program(&session->job.plan->config),
+                     *whole = mem_format("%s%s", program, yaml),
+                     *config = folder_path(session->folder, "config.yml"),
+                     *data = folder_path(session->folder, "data.json");
+    TRY(file_write_text(config, whole));
+    TRY(outline_write(session->job.plan->config.dataset, data));
     TRY(write_pretrained(session));
     if (session->job.costs->simulated)
         TRY(kept_costs_write(&session->job.options, session->folder));
-    return agree_save(session->job.plan, session->folder);
+    return agreed_program_save(session->job.plan, session->folder);
 }
 
 /* What a step should take, before any was run, and the plan with it. */
 static enum status predict(void *context) {
     struct session *session = context;
     const struct options *options = &session->job.options;
-    struct view_forecast outlook;
+    SCOPED(view_forecast_close) struct view_forecast view = {0};
     if (!first_rank(session)) return STATUS_OK;
-    TRY(view_forecast_open(&session->job, false, &outlook));
-    const struct sim_rank *own = &outlook.forecast.result.rank[0];
-    const struct profile *profile = outlook.costs.profile;
-    session->predicted = (struct session_forecast){.p50_ms = outlook.forecast.result.step * 1e-6,
-                                                   .low_ms = outlook.forecast.low * 1e-6,
-                                                   .high_ms = outlook.forecast.high * 1e-6,
+    TRY(view_forecast_open(&session->job, false, &view));
+    const struct sim_rank *own = &view.forecast.result.rank[0];
+    const struct profile *profile = view.costs.profile;
+    session->predicted = (struct session_forecast){.p50_ms = view.forecast.result.step * 1e-6,
+                                                   .low_ms = view.forecast.low * 1e-6,
+                                                   .high_ms = view.forecast.high * 1e-6,
                                                    .passes_ms = own->busy * 1e-6,
                                                    .waits_ms = (own->waits + own->exposed) * 1e-6,
-                                                   .crowd = outlook.costs.crowd,
+                                                   .crowd = view.costs.crowd,
                                                    .estimated = profile && profile->misses > 0};
     if (!options->quiet && !options->json) {
-        explain_print(&outlook, false, display_out());
+        explain_print(&view, false, display_out());
         fputs("\n", display_out());
     }
-    view_forecast_close(&outlook);
+    view_forecast_close(&view);
     return STATUS_OK;
 }
 
@@ -194,11 +181,10 @@ static char *command_line(void) {
 static enum status begin_folder(struct session *session, int64_t first_step) {
     if (!first_rank(session)) return STATUS_OK;
     TRY(write_texts(session));
-    char *line = command_line();
+    SCOPED_FREE char *line = command_line();
     enum status status = history_open(session->folder, line, first_step, &session->history);
     session->recorder.history = session->history;
     session->recorder.begin_ns = session->begin_ns;
-    free(line);
     return status;
 }
 
@@ -206,17 +192,14 @@ static enum status begin_folder(struct session *session, int64_t first_step) {
  * there is one (`step` > 0). Where it was killed between its last checkpoint and its results, these
  * are still to be written. */
 static bool has_results(struct session *session, int64_t step, int64_t total) {
-    char *model = folder_path(session->folder, "model.safetensors"),
-         *parts = folder_path(session->folder, "model.safetensors.index.json"),
-         *path = folder_path(session->folder, "summary.json");
+    SCOPED_FREE char *model = folder_path(session->folder, "model.safetensors"),
+                     *parts = folder_path(session->folder, "model.safetensors.index.json"),
+                     *path = folder_path(session->folder, "summary.json");
     struct summary *summary = &session->summary;
     bool there = (file_exists(model) || file_exists(parts)) && file_exists(path) &&
                  summary_read(path, summary) == STATUS_OK && summary->exit == 0 &&
                  summary->steps >= total && (step == 0 || summary->steps == step);
     if (!there) summary_free(summary);
-    free(model);
-    free(parts);
-    free(path);
     return there;
 }
 
@@ -401,10 +384,9 @@ static enum status finish_other(struct session *session, enum status status) {
 }
 
 static enum status save_rank(struct session *session) {
-    char *path = mem_format("%s/rank-%d.safetensors", session->folder,
-                            comm_rank(engine_comm(session->engine)));
+    SCOPED_FREE char *path = mem_format("%s/rank-%d.safetensors", session->folder,
+                                        comm_rank(engine_comm(session->engine)));
     enum status status = checkpoint_write_model(session->engine, path, NULL);
-    free(path);
     return engine_agree(session->engine, status);
 }
 
@@ -440,13 +422,14 @@ enum status session_run(struct session *session) {
     const struct options *options = &session->job.options;
     summary_init(&session->summary);
     if (session->fact_count == 0) session_facts(session);
-    char *checkpoints = folder_path(session->folder, "checkpoints");
+    SCOPED_FREE char *checkpoints = folder_path(session->folder, "checkpoints");
     struct checkpoint_config checkpoint = {.folder = checkpoints,
                                            .keep = (int)options->keep,
                                            .facts = session->facts,
                                            .fact_count = session->fact_count};
     int here = session->job.threads ? session->job.plan->config.ranks : 1; /* of this process */
     bool first_here = here == 1 || first_rank(session);
+    SCOPED(waiting_free)
     struct waiting *waiting =
         first_here ? waiting_new(here, session->job.plan->config.threads) : NULL;
     enum status status = prepare(session, &checkpoint);
@@ -454,8 +437,6 @@ enum status session_run(struct session *session) {
         result_print_json(session);
     if (status == STATUS_OK && !session->done)
         status = finish(session, train(session, &checkpoint));
-    waiting_free(&waiting);
-    free(checkpoints);
     return status;
 }
 

@@ -8,7 +8,6 @@
 #include "exec/train.h"
 #include "job/job.h"
 #include "record/summary.h"
-#include "run/lock.h"
 #include "run/recorder.h"
 #include "run/start.h"
 

@@ -2,9 +2,6 @@
  * refused leaves no folder behind. */
 #include "run/start.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/log.h"
 #include "base/text.h"
 #include "exec/checkpoint.h"

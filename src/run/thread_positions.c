@@ -86,6 +86,7 @@ void run_thread_positions_show(struct thread_positions *positions, int rank,
     control_row_set(&at->row, -1, "starting");
 }
 
-const struct comm_link *thread_positions_link(const struct thread_positions *positions, int rank) {
+const struct comm_link *run_thread_positions_link(const struct thread_positions *positions,
+                                                  int rank) {
     return &positions->of[rank].link;
 }

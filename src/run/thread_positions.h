@@ -20,6 +20,7 @@ void run_thread_positions_free(struct thread_positions *positions);
 void run_thread_positions_show(struct thread_positions *positions, int rank,
                                struct session *session);
 /* Local. To what its communicators report whom it waits for. */
-const struct comm_link *thread_positions_link(const struct thread_positions *positions, int rank);
+const struct comm_link *run_thread_positions_link(const struct thread_positions *positions,
+                                                  int rank);
 
 #endif

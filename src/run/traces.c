@@ -112,16 +112,15 @@ static enum status open_traces(struct trace *mine, const struct trace_config *co
 enum status traces_gather(struct comm *comm, struct trace *mine, const struct trace_config *config,
                           int file, struct trace ***out, enum status *lacks) {
     int ranks = comm_size(comm);
-    struct head *heads = MEM_ARRAY(struct head, ranks);
+    SCOPED_FREE struct head *heads = MEM_ARRAY(struct head, ranks);
     *out = NULL;
     *lacks = comm_rank(comm) == 0 && file < 0 ? STATUS_DATA : STATUS_OK;
-    enum status status = comm_barrier(comm_world(comm));
+    TRY(comm_barrier(comm_world(comm)));
     struct head head = {
         .count = trace_kept(mine), .dropped = trace_dropped(mine), .now_ns = clock_ns()};
-    if (status == STATUS_OK) status = comm_exchange(comm_world(comm), &head, sizeof head, heads);
-    if (status == STATUS_OK) status = exchange(comm, mine, heads, file, lacks);
-    if (status == STATUS_OK && comm_rank(comm) == 0 && *lacks == STATUS_OK)
-        status = open_traces(mine, config, heads, ranks, file, out);
-    free(heads);
-    return status;
+    TRY(comm_exchange(comm_world(comm), &head, sizeof head, heads));
+    TRY(exchange(comm, mine, heads, file, lacks));
+    if (comm_rank(comm) == 0 && *lacks == STATUS_OK)
+        TRY(open_traces(mine, config, heads, ranks, file, out));
+    return STATUS_OK;
 }

@@ -36,12 +36,11 @@ static char *run_folder(const char *path) {
 
 /* What the run noted of its data; NULL: it is no run, or of a version that noted nothing. */
 static enum status read_outline(const char *path, struct dataset **out) {
-    char *folder = run_folder(path), *file = folder ? folder_path(folder, "data.json") : NULL;
+    SCOPED_FREE char *folder = run_folder(path),
+                     *file = folder ? folder_path(folder, "data.json") : NULL;
     enum status status = STATUS_OK;
     *out = NULL;
     if (file && file_exists(file)) status = outline_read(file, out);
-    free(folder);
-    free(file);
     return status;
 }
 
@@ -85,12 +84,10 @@ enum status trained_like(const struct options *options, struct dataset **out) {
 }
 
 enum status trained_check(const struct options *options, const struct dataset *data) {
-    struct dataset *outline;
+    SCOPED(dataset_free) struct dataset *outline = NULL;
     TRY(outline_now(options, &outline));
     if (!outline) return STATUS_OK;
-    enum status status = outline_check(outline, data);
-    dataset_free(&outline);
-    return status;
+    return outline_check(outline, data);
 }
 
 /* What says which model it is, of which data, and how it computes: all of these groups, also what
@@ -109,19 +106,18 @@ static enum status set_number(struct options *options, enum option_id id, int64_
     return option_set(options, id, text, option_rows[id].name, OPTION_FROM_FILE);
 }
 
-/* Of a run that ended its summary says it, whatever version wrote that; 0: it does not. */
+/* The summary of a run that ended says it, whatever version wrote it; 0: it does not. */
 static int64_t size_of_summary(const char *folder) {
     char *path = mem_format("%s/summary.json", folder);
-    json_t *summary = json_load_file(path, 0, NULL);
+    json_auto_t *summary = json_load_file(path, 0, NULL);
     free(path);
     json_int_t batch = json_integer_value(json_object_get(summary, "batch")),
                replicas = json_integer_value(json_object_get(summary, "replicas")),
                micro = json_integer_value(json_object_get(summary, "micro_batches"));
-    json_decref(summary);
     return batch > 0 && replicas > 0 && micro > 0 ? batch / replicas / micro : 0;
 }
 
-/* Of another one it follows from its options, as far as they tell how many ranks there were. */
+/* Without a summary it follows from the options, if they tell how many ranks there were. */
 static int64_t micro_batch_size(const char *folder, struct options *kept) {
     int64_t size = size_of_summary(folder);
     int replicas;
@@ -139,20 +135,18 @@ static bool names_data(const struct options *given) {
 
 /* Other data are seen at the size of the run's own, where nothing says another. */
 static enum status take_size(const struct options *given, struct options *out) {
-    struct dataset *outline;
+    SCOPED(dataset_free) struct dataset *outline = NULL;
     if (!names_data(given) && !option_is_given(given, OPTION_data)) return STATUS_OK;
     TRY(read_outline(given->argument[0], &outline));
     const struct shape *image = image_of(outline);
-    enum status status = STATUS_OK;
     if (image && image->dim[1] == image->dim[2] && !option_is_given(out, OPTION_image_size))
-        status = set_number(out, OPTION_image_size, image->dim[1]);
-    dataset_free(&outline);
-    return status;
+        TRY(set_number(out, OPTION_image_size, image->dim[1]));
+    return STATUS_OK;
 }
 
 static enum status take_run(const char *folder, struct options *out) {
     char *path = mem_format("%s/config.yml", folder);
-    struct options kept;
+    SCOPED(options_free) struct options kept = {0};
     options_init(COMMAND_TRAIN, &kept);
     enum status status = resume_read_config(path, &kept);
     free(path);
@@ -160,13 +154,11 @@ static enum status take_run(const char *folder, struct options *out) {
         if (!is_of_model((enum option_id)id, out->command) ||
             !option_is_given(&kept, (enum option_id)id))
             continue;
-        char *text = option_text(&kept, (enum option_id)id);
+        SCOPED_FREE char *text = option_text(&kept, (enum option_id)id);
         status = option_set(out, (enum option_id)id, text, option_rows[id].name, OPTION_FROM_FILE);
-        free(text);
     }
     if (status == STATUS_OK)
         status = set_number(out, OPTION_micro_batch_size, micro_batch_size(folder, &kept));
-    options_free(&kept);
     return status;
 }
 
@@ -221,7 +213,7 @@ static bool is_one_place(const char *a, const char *b) {
     return info[0].st_dev == info[1].st_dev && info[0].st_ino == info[1].st_ino;
 }
 
-/* Of the run's own data that are named once more a split is meant, as in training. */
+/* Where the run's own data are named again, a split of them is meant, as in training. */
 static enum status know_own(const char *own, const struct options *given, struct options *out) {
     bool named = option_is_given(given, OPTION_data) && !names_data(given),
          same = named && (strcmp(own, out->data) == 0 || is_one_place(own, out->data));
@@ -257,12 +249,10 @@ static enum status merge(const struct options *given, struct options *out) {
 }
 
 enum status trained_with(const struct options *given, enum status (*run)(const struct options *)) {
-    struct options merged;
+    SCOPED(options_free) struct options merged = {0};
     options_init(given->command, &merged);
     merged.argument = given->argument;
     merged.argument_count = given->argument_count;
-    enum status status = merge(given, &merged);
-    if (status == STATUS_OK) status = run(&merged);
-    options_free(&merged);
-    return status;
+    TRY(merge(given, &merged));
+    return run(&merged);
 }

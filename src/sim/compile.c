@@ -60,7 +60,7 @@ static struct touched buffers_of(const struct compiler *compiler, const struct i
     return resource_touched(&compiler->map, &asked, letter);
 }
 
-/* What writes two buffers is awaited by who comes first to one of them. */
+/* An operation on two buffers is awaited by the first instruction that touches either. */
 static void forget(struct compiler *compiler, int posted) {
     for (int b = 0; b < buffer_count(compiler); b++)
         if (compiler->posted[b] == posted) compiler->posted[b] = 0;
@@ -105,7 +105,7 @@ static void await_touched(struct compiler *compiler, const struct instr *instr) 
     }
 }
 
-/* Of two buffers the first keeps it. */
+/* It is kept at the first of its two buffers. */
 static int post(struct compiler *compiler, const struct instr *instr, int at) {
     struct posted_on on = {{here(compiler), 0}, 1};
     if (instr_row(instr)->meets != MEETS_CALL) on = resource_posted(&compiler->map, instr);
@@ -216,8 +216,8 @@ static void operation(struct compiler *compiler, const struct instr *instr, stru
     compiler->out->operations[instr->group]++;
 }
 
-/* A pass that shares statistics meets the others before it, and so often that its exchanges are
- * paid for; a later segment of the same pass does not. On one rank nobody is met. */
+/* A pass that shares statistics meets the others once, before it, and pays for all its exchanges
+ * there; a later segment of the same pass meets nobody, nor does a rank that has all replicas. */
 static void shared_pass(struct compiler *compiler, const struct instr *instr, struct sim_op *op) {
     const struct sim_stage *stage = stage_of(compiler, instr);
     bool by_segment = compiler->program->sliced & (SLICED_GRADIENTS | SLICED_PARAMS);
@@ -312,17 +312,16 @@ static void compile_body(struct compiler *compiler, const struct instr_list *bod
     end->await_count = compiler->await_count - end->await_first;
 }
 
-/* What is under way on what lasts: as awaits, and still under way. */
+/* What is under way on buffers that last: listed as awaits, and left under way. */
 static void list_left(struct compiler *compiler) {
     struct sim_kind *out = compiler->out;
     size_t bytes = (size_t)buffer_count(compiler) * sizeof *compiler->posted;
-    int *posted = mem_new(bytes);
+    SCOPED_FREE int *posted = mem_new(bytes);
     memcpy(posted, compiler->posted, bytes);
     out->left_first = compiler->await_count;
     for (int b = 0; b < buffer_count(compiler); b++) await_buffer(compiler, b);
     out->left_count = compiler->await_count - out->left_first;
     memcpy(compiler->posted, posted, bytes);
-    free(posted);
 }
 
 static struct compiler compiler_new(const struct sim_input *input, int rank,

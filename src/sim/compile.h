@@ -19,7 +19,8 @@ enum sim_action {
 /* A posted instruction that must be done first. */
 struct sim_await {
     int32_t place; /* where the rank keeps what it needs to know of it */
-    int32_t at; /* in the body: of the step before where it does not stand before who awaits it */
+    int32_t at; /* its place in the body; where that is not before the one who awaits it, it is of
+                   the step before */
 };
 
 struct sim_op {
@@ -48,9 +49,10 @@ struct sim_kind {
     int64_t peak_bytes;
 };
 
-/* Local. The body of `rank`, whose like the others are, into memory of the caller: `op` has
- * sim_room() elements, `await` SIM_AWAITS times as many, and both outlive the kind. Memory of many
- * kinds is taken at once: that of each alone would cost more than to compile it. */
+/* Local. Compiles the body of `rank`, which stands for all ranks of its kind, into memory of the
+ * caller: `op` has sim_room() elements, `await` SIM_AWAITS times as many, and both outlive the
+ * kind. The caller takes memory for many kinds at once: taking it for each would cost more than
+ * compiling. */
 enum { SIM_AWAITS = 4 };
 
 /* A body and a short last step in every order in which they can follow one another, for a run that

@@ -2,7 +2,6 @@
 #include "sim/forecast.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/clock.h"
 
@@ -40,10 +39,9 @@ static void bound(struct forecast *forecast, const struct plan *plan, const stru
     bool given = costs->units || costs->cluster || costs->hetero || costs->simulated;
     if (!given && !costs->section) estimate = estimate_relative(step, PROFILE_RATE_DEVIATION);
     if (costs->section) {
-        double *uses = uses_on_path(forecast);
+        SCOPED_FREE double *uses = uses_on_path(forecast);
         estimate.variance = sim_costs_variance(plan, &forecast->costs, uses) +
                             common_variance(step, &costs->section->rate[PROFILE_TOGETHER]);
-        free(uses);
     }
     struct estimate_interval interval = estimate_interval(estimate, ESTIMATE_Z90);
     forecast->low = interval.low_ns;
@@ -102,7 +100,7 @@ static bool norm_meets(const struct program *program) {
 
 enum status forecast_clip(const struct forecast *forecast, bool *waits, double *time) {
     struct sim_input input = forecast->input;
-    struct sim_result result;
+    SCOPED(sim_result_free) struct sim_result result = {0};
     *waits = program_clips(input.program) && norm_meets(input.program);
     if (!*waits) return STATUS_OK;
     input.record = false;
@@ -110,7 +108,6 @@ enum status forecast_clip(const struct forecast *forecast, bool *waits, double *
     TRY(sim_run(&input, &result));
     double more = forecast->result.step - result.step;
     *time = more > 0 ? more : 0;
-    sim_result_free(&result);
     return STATUS_OK;
 }
 

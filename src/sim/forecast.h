@@ -32,8 +32,9 @@ enum status forecast_new(const struct plan *plan, const struct costs *costs, boo
                          struct forecast *out);
 void forecast_free(struct forecast *forecast);
 
-/* What it takes of a step that STEP awaits NORM, for clipping: against the same program where it
- * does not. *waits is false where it awaits nobody: there is nothing to say then. */
+/* How much longer a step is because STEP awaits NORM, for clipping: compared with the same
+ * program without that wait. *waits is false where STEP awaits nobody, and *time is not set
+ * then. */
 enum status forecast_clip(const struct forecast *forecast, bool *waits, double *time);
 
 /* What unequal ranks cost: a step with them, and with equal ones. Where draws or times differ from

@@ -2,8 +2,8 @@
 #ifndef SIM_LIVE_RANKS_H
 #define SIM_LIVE_RANKS_H
 
-#include "sim/engine.h"
 #include "sim/live.h"
+#include "sim/sim_state.h"
 
 enum { STEPS_KEPT = 64 };
 

@@ -21,7 +21,7 @@ struct maker {
 
 /* --- a stage --- */
 
-/* The graph that is run: of training, or where there is none of an evaluation. */
+/* The graph that is run: that of training or, where nothing is trained, that of an evaluation. */
 static const struct micro_plan *first_run(const struct maker *maker) {
     return &maker->plan->micro[maker->plan->config.forward];
 }
@@ -57,12 +57,11 @@ static void add_exchanges(struct maker *maker) {
 /* A forward program runs the graph of an evaluation; what else a stage has is training's. */
 static void take_forward(struct maker *maker) {
     const struct micro_plan *micro = first_run(maker);
-    struct cost_table times;
+    SCOPED(cost_table_free) struct cost_table times = {0};
     cost_table_new(maker->costs, micro->graph, &times);
     for (int s = 0; s < maker->out->stage_count; s++)
         maker->stage[s].pass[COST_PASS_F] =
             cost_pass_ns(&times, &maker->on, &micro->ranges, s, COST_PASS_F);
-    cost_table_free(&times);
 }
 
 static void share_segments(struct maker *maker, int s) {
@@ -97,6 +96,7 @@ static void add_store(struct maker *maker, struct sim_stage *stage, int64_t byte
 
 static enum status add_buckets(struct maker *maker, int position) {
     const struct grid *grid = &maker->plan->config.grid;
+    SCOPED(holdings_free)
     struct holdings holdings =
         holdings_of(&maker->ranges, grid, &maker->plan->ties, position, &maker->plan->rules);
     for (int c = 0; c < grid->chunks; c++) {
@@ -112,7 +112,6 @@ static enum status add_buckets(struct maker *maker, int position) {
     }
     maker->stage[grid_stage(grid, position, 0)].fixed_bytes =
         (int64_t)plan_store_bytes_at(maker->plan, position);
-    holdings_free(&holdings);
     return STATUS_OK;
 }
 
@@ -145,14 +144,13 @@ static void add_messages(struct maker *maker) {
 
 static bool reads_images(const struct maker *maker, int s) {
     const struct dataset *dataset = maker->plan->config.dataset;
-    struct needs needs = needs_of(&maker->ranges, s);
+    SCOPED(needs_free) struct needs needs = needs_of(&maker->ranges, s);
     bool reads = false;
     for (int i = 0; i < needs.input_count; i++) {
         int value = maker->graph->inputs[needs.inputs[i]];
         int field = dataset_field(dataset, maker->graph->values[value].name);
         reads |= field >= 0 && dataset->may_miss >> field & 1;
     }
-    needs_free(&needs);
     return reads;
 }
 
@@ -236,7 +234,7 @@ double sim_costs_variance(const struct plan *plan, const struct plan_costs *cost
                           const double *uses) {
     const struct profile_section *section = costs->times.costs->section;
     const struct graph *graph = costs->times.graph;
-    struct ranges ranges;
+    SCOPED(ranges_free) struct ranges ranges = {0};
     if (!section || cut(plan, &ranges) != STATUS_OK) return 0;
     double *times = MEM_ARRAY(double, section->row_count + 1), variance = 0;
     struct cost_devices on = {.item = &(struct cost_device){0, 1}, .count = 1, .in_step = true};
@@ -254,6 +252,5 @@ double sim_costs_variance(const struct plan *plan, const struct plan_costs *cost
     for (size_t r = 0; r < section->row_count; r++)
         variance += estimate_of(&section->row[r].ns, times[r]).variance;
     free(times);
-    ranges_free(&ranges);
     return variance;
 }

@@ -3,11 +3,10 @@
 #include "sim/run.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "sim/engine.h"
+#include "sim/sim_state.h"
 
 /* --- waiting --- */
 
@@ -82,8 +81,8 @@ static const struct sim_meeting *note_operation(struct sim *sim, int32_t run, in
     return meeting;
 }
 
-/* Of the step before where `at` does not stand before who waits; in the first step there is none.
- */
+/* It is of the step before where `at` does not stand before the one who waits; the first step
+ * has none before it. */
 static bool settle_operation(struct sim *sim, int32_t run, int32_t at, int64_t number,
                              bool before) {
     struct sim_state *state = &sim->run[run];
@@ -168,7 +167,7 @@ static void end_step(struct sim *sim, struct sim_state *state) {
     state->exposed = state->waits = state->busy = 0;
 }
 
-/* What the recorded step leaves under way: nobody waits for it any more, but it is drawn. */
+/* What the recorded step leaves under way is drawn, though nobody waits for it any more. */
 static bool note_left(struct sim *sim, int32_t run) {
     const struct sim_state *state = &sim->run[run];
     for (int i = 0; state->record && i < state->kind->left_count; i++) {

@@ -48,7 +48,7 @@ struct sim_stage {
 };
 struct sim_costs {
     const struct sim_stage *stage; /* per stage of the model */
-    double instruction;            /* time that any instruction takes beside its work */
+    double instruction;            /* time that any instruction takes besides its work */
     int64_t exchange_bytes;        /* of a rank's part of COUNT, REPORT and NORM */
 };
 
@@ -66,8 +66,9 @@ struct sim_input {
                  at most SIM_MOST_RECORDS */
 };
 
-/* One instruction of the last step: when it was issued, then its own time. Of the communication
- * queue that is the transfer; of one that meets others in the compute queue, the time after it. */
+/* One instruction of the last step: when it was issued, then its own time. For the communication
+ * queue that is the transfer; for an instruction of the compute queue that meets others, the
+ * time after the meeting. */
 struct sim_record {
     double issued, begin, end;
     int32_t cause_run, cause_at; /* who let it be issued; -1: the one before it */
@@ -97,7 +98,7 @@ struct sim_result {
     int64_t peak_bytes;         /* of the rank that has most */
     int64_t instructions;       /* that were run */
     struct sim_rank *rank;      /* those that were run; owned, as are all records */
-    struct sim_record *record;  /* one rank's behind the other's; NULL: not kept */
+    struct sim_record *record;  /* rank after rank; NULL: not kept */
     int run_count;
 };
 

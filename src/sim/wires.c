@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "sim/engine.h"
+#include "sim/sim_state.h"
 
 /* --- channels --- */
 
@@ -124,7 +124,7 @@ static int32_t run_of(const struct sim *sim, int pipeline, int stage) {
     return sim->share.others + pipeline * grid->stages + grid_position(grid, stage);
 }
 
-/* Channels of the cuts, both ways; those of calls stand behind them. */
+/* Channels of the cuts, both ways; then those of calls. */
 static int cut_wires(const struct grid *grid) {
     return 2 * (grid->stages * grid->chunks - 1);
 }

@@ -82,7 +82,7 @@ static void append_bucket(struct copy *copy, enum instr_op op, int bucket,
     if (op == INSTR_JOIN) instr->group = (int16_t)copy->tied;
 }
 
-/* Of a pass that is cut already this is one. */
+/* In a pass that is cut already, this is one of its segments. */
 static void append_segments(struct copy *copy, const struct instr *pass, int buckets) {
     bool cut = pass->segment != INSTR_ALL;
     for (int b = cut ? pass->segment : 0; b < (cut ? pass->segment + 1 : buckets); b++) {
@@ -220,7 +220,7 @@ static void set_buckets(const struct program *program, int rank, struct rank_pro
 void reduce_each(struct program *program, const struct sync_config *config,
                  void (*change)(const void *context, struct program *program, int rank),
                  const void *context) {
-    bool *changed = MEM_ARRAY(bool, program->kind_count + 1);
+    SCOPED_FREE bool *changed = MEM_ARRAY(bool, program->kind_count + 1);
     for (int r = 0; r < program->ranks; r++) {
         int kind = program->kind_of[r];
         if (!changed[kind] && grid_cell(&program->grid, r).role == GRID_STAGE) {
@@ -230,7 +230,6 @@ void reduce_each(struct program *program, const struct sync_config *config,
         }
         changed[kind] = true;
     }
-    free(changed);
 }
 
 static void change_rank(const void *context, struct program *program, int rank) {

@@ -25,7 +25,7 @@ struct sync_policy {
     enum status (*insert)(struct program *program, const struct sync_config *config);
 };
 
-/* Local. By name, NULL when there is none; row by row, NULL behind the last. */
+/* Local. By name, NULL when there is none; by row, NULL after the last. */
 const struct sync_policy *sync_find(const char *name);
 const struct sync_policy *sync_at(int index);
 enum status sync_insert(const char *name, struct program *program,

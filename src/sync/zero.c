@@ -17,7 +17,6 @@
 
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "base/mem.h"
 
 enum { WINDOWS = 2 }; /* one that backward writes, one that is scattered meanwhile */
@@ -60,9 +59,9 @@ int zero_ahead(const struct zero *zero, int stage) {
     return zero->config->prefetch ? zero->config->prefetch[stage] : 1;
 }
 
-/* Of gradients that two stages share, those of the later one wait for the earlier one's. In a loop
- * or a V of chunks the later one goes on meanwhile, or both would wait for ever: a buffer for each
- * micro-batch. */
+/* Where two stages share gradients, those of the later stage wait for those of the earlier one. In
+ * a loop or a V of chunks the later stage must go on meanwhile, or both would wait for ever: it has
+ * a buffer for each micro-batch. */
 int zero_buffers(const struct zero *zero, int position) {
     const struct program *program = zero->program;
     for (int t = 0; t < program->tie_count && zero->grid->chunks > 1; t++)
@@ -112,8 +111,8 @@ static void end_step(const struct zero *zero, struct rank_program *rank) {
     }
 }
 
-/* Whoever writes a tensor needs it whole: behind OPEN all buckets are collected, by way of a buffer
- * that is free between steps. */
+/* Tensors are written whole: after OPEN all buckets are collected, by way of a buffer that is
+ * free between steps. */
 static void add_collects(const struct zero *zero, struct rank_program *rank, int position) {
     struct instr_list old = rank->list[LIST_SAVE];
     rank->list[LIST_SAVE] = (struct instr_list){0};

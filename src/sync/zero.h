@@ -39,8 +39,8 @@ int zero_buffers(const struct zero *zero, int position);
  * caller frees the items. */
 struct zero_list zero_cut(const struct zero *zero, const struct rank_program *rank, int position);
 
-/* Local. Puts the items into the rank's body, with GATHER before and FREE behind the uses of
- * parameters; of a kept bucket, before and behind all of them. */
+/* Local. Puts the items into the rank's body, with GATHER before and FREE after the uses of
+ * parameters; for a kept bucket, before and after all of them. */
 void zero_gather(const struct zero *zero, const struct zero_list *list, struct rank_program *rank,
                  int position);
 

@@ -253,11 +253,9 @@ static enum status read_header(struct zip_stream *stream, const char *label,
 }
 
 enum status npy_describe(const struct npy *file, size_t index, struct npy_array *out) {
-    struct zip_stream stream;
+    SCOPED(zip_stream_close) struct zip_stream stream = {0};
     TRY(zip_stream_open(&file->file, &file->members[index], &stream));
-    enum status status = read_header(&stream, file->labels[index], out);
-    zip_stream_close(&stream);
-    return status;
+    return read_header(&stream, file->labels[index], out);
 }
 
 /* --- values --- */
@@ -389,7 +387,7 @@ static enum status check_wanted(const struct conversion *to) {
 
 enum status npy_read(const struct npy *file, size_t index, enum dtype dtype, void *out,
                      size_t bytes) {
-    struct zip_stream stream;
+    SCOPED(zip_stream_close) struct zip_stream stream = {0};
     struct conversion to = {.label = file->labels[index], .dtype = dtype, .out = out};
     TRY(zip_stream_open(&file->file, &file->members[index], &stream));
     enum status status = read_header(&stream, to.label, &to.array);
@@ -403,7 +401,6 @@ enum status npy_read(const struct npy *file, size_t index, enum dtype dtype, voi
         free(to.raw);
         free(to.converted);
     }
-    zip_stream_close(&stream);
     return status;
 }
 
@@ -414,7 +411,7 @@ bool npy_has_rows(const struct npy *file, const struct npy_array *array) {
 
 enum status npy_read_rows(const struct npy *file, enum dtype dtype, int64_t first, int64_t count,
                           void *out) {
-    struct zip_stream stream;
+    SCOPED(zip_stream_close) struct zip_stream stream = {0};
     struct conversion to = {.label = file->labels[0], .dtype = dtype, .out = out};
     TRY(zip_stream_open(&file->file, &file->members[0], &stream));
     enum status status = read_header(&stream, to.label, &to.array);
@@ -430,7 +427,6 @@ enum status npy_read_rows(const struct npy *file, enum dtype dtype, int64_t firs
         status = read_some(&stream, &to);
         free(to.raw);
     }
-    zip_stream_close(&stream);
     return status;
 }
 
@@ -463,9 +459,8 @@ static enum status list_archive(struct npy *file) {
         if (npy_find(file, name, &ignored))
             return fail(STATUS_DATA, "%s: two arrays are named %s", file->file.path,
                         text_quoted(name, quoted));
-        char *label = mem_format("%s: %s", file->file.path, text_quoted(name, quoted));
+        SCOPED_FREE char *label = mem_format("%s: %s", file->file.path, text_quoted(name, quoted));
         file->labels[file->count++] = arena_text(&file->arena, label);
-        free(label);
     }
     return STATUS_OK;
 }

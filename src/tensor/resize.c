@@ -4,7 +4,6 @@
 #include "tensor/resize.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/mem.h"
 
@@ -42,8 +41,7 @@ static void resize_side(const float *in, int64_t outer, int64_t from, int64_t to
 
 void resize_bicubic(const float *in, struct resize_grid from, float *out, struct resize_grid to,
                     int64_t channels) {
-    float *wide = MEM_ARRAY(float, from.height *to.width *channels);
+    SCOPED_FREE float *wide = MEM_ARRAY(float, from.height *to.width *channels);
     resize_side(in, from.height, from.width, to.width, channels, wide);
     resize_side(wide, 1, from.height, to.height, to.width * channels, out);
-    free(wide);
 }

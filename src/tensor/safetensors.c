@@ -225,13 +225,11 @@ static enum status parse_header(struct safetensors *file, const char *header, si
                     "  this is not a safetensors file",
                     file->from.path, count ? (unsigned char)header[0] : 0);
     json_error_t error;
-    json_t *root = json_loadb(header, count, JSON_REJECT_DUPLICATES, &error);
+    json_auto_t *root = json_loadb(header, count, JSON_REJECT_DUPLICATES, &error);
     if (!root)
         return fail(STATUS_DATA, "%s: header, byte %d: %s", file->from.path, 8 + error.position,
                     error.text);
-    enum status status = parse_tensors(file, root);
-    json_decref(root);
-    return status;
+    return parse_tensors(file, root);
 }
 
 /* By the first bytes of what torch.save writes: a ZIP archive, or before PyTorch 1.6 a pickle. Of a
@@ -282,27 +280,23 @@ static enum status load(struct safetensors *file) {
                     "%s: the header ends at byte %" PRIu64 ", the file at byte %" PRIu64
                     "\n  the file is truncated: copy it again",
                     file->from.path, file->data, file->from.total);
-    char *header = malloc((size_t)length + 1);
+    SCOPED_FREE char *header = malloc((size_t)length + 1);
     if (!header)
         return fail(STATUS_MEMORY, "%s: out of memory: a header of %" PRIu64 " bytes",
                     file->from.path, length);
-    enum status status = file_read_at(&file->from, sizeof length, header, (size_t)length);
-    if (status == STATUS_OK) status = parse_header(file, header, (size_t)length);
-    free(header);
-    return status;
+    TRY(file_read_at(&file->from, sizeof length, header, (size_t)length));
+    return parse_header(file, header, (size_t)length);
 }
 
 /* The name is copied; what it reads from is closed with it. */
 static enum status load_from(struct file_reader from, struct safetensors **out) {
-    struct safetensors *file = MEM_NEW(struct safetensors);
+    SCOPED(safetensors_close) struct safetensors *file = MEM_NEW(struct safetensors);
     file->from = from;
     file->from.path = arena_text(&file->arena, from.path);
-    enum status status = load(file);
-    if (status == STATUS_OK)
-        *out = file;
-    else
-        safetensors_close(&file);
-    return status;
+    TRY(load(file));
+    *out = file;
+    file = NULL;
+    return STATUS_OK;
 }
 
 enum status safetensors_open(const char *path, struct safetensors **out) {

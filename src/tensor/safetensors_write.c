@@ -111,7 +111,7 @@ static enum status add_tensors(const char *path, const struct order *orders, siz
 /* The JSON text padded with spaces to 8 bytes; the caller frees it. */
 static enum status make_header(const char *path, const struct safetensors_content *content,
                                const struct order *orders, char **text, uint64_t *bytes) {
-    json_t *root = json_object();
+    json_auto_t *root = json_object();
     enum status status = add_metadata(path, content, root);
     if (status == STATUS_OK) status = add_tensors(path, orders, content->item_count, root);
     size_t length = status == STATUS_OK ? json_dumpb(root, NULL, 0, JSON_COMPACT) : 0;
@@ -125,7 +125,6 @@ static enum status make_header(const char *path, const struct safetensors_conten
         memset(*text + length, ' ', padded - length);
         *bytes = padded;
     }
-    json_decref(root);
     return status;
 }
 

@@ -27,7 +27,7 @@ struct shards {
     size_t count, room;
 };
 
-bool shards_is_index(const char *path) {
+static bool is_index(const char *path) {
     return text_ends_in(path, ".index.json");
 }
 
@@ -109,7 +109,7 @@ static enum status check_map(const char *path, const struct shards *shards, json
 }
 
 static enum status open_map(const char *path, json_t *map, struct shards *shards) {
-    char *folder = folder_of(path);
+    SCOPED_FREE char *folder = folder_of(path);
     const char *tensor;
     json_t *value;
     enum status status = STATUS_OK;
@@ -125,34 +125,28 @@ static enum status open_map(const char *path, json_t *map, struct shards *shards
             free(file);
         }
     }
-    free(folder);
     return status == STATUS_OK ? check_map(path, shards, map) : status;
 }
 
 static enum status open_index(const char *path, struct shards *shards) {
     enum { INDEX_LIMIT = 256 << 20 };
-    struct bytes text;
+    SCOPED(bytes_free) struct bytes text = {0};
     json_error_t error;
     TRY(file_read(path, INDEX_LIMIT, &text));
-    json_t *root = json_loadb((char *)text.data, text.count, JSON_REJECT_DUPLICATES, &error);
-    enum status status = root ? open_map(path, json_object_get(root, "weight_map"), shards)
-                              : fail(STATUS_DATA, "%s: line %d column %d: %s", path, error.line,
-                                     error.column, error.text);
-    json_decref(root);
-    bytes_free(&text);
-    return status;
+    json_auto_t *root = json_loadb((char *)text.data, text.count, JSON_REJECT_DUPLICATES, &error);
+    return root ? open_map(path, json_object_get(root, "weight_map"), shards)
+                : fail(STATUS_DATA, "%s: line %d column %d: %s", path, error.line, error.column,
+                       error.text);
 }
 
 enum status shards_open(const char *path, struct shards **out) {
-    struct shards *shards = MEM_NEW(struct shards);
-    enum status status = shards_is_index(path)        ? open_index(path, shards)
-                         : text_ends_in(path, ".npz") ? open_arrays(shards, path)
-                                                      : open_shard(shards, path, path);
-    if (status == STATUS_OK)
-        *out = shards;
-    else
-        shards_close(&shards);
-    return status;
+    SCOPED(shards_close) struct shards *shards = MEM_NEW(struct shards);
+    TRY(is_index(path)               ? open_index(path, shards)
+        : text_ends_in(path, ".npz") ? open_arrays(shards, path)
+                                     : open_shard(shards, path, path));
+    *out = shards;
+    shards = NULL;
+    return STATUS_OK;
 }
 
 void shards_close(struct shards **shards) {
@@ -213,11 +207,10 @@ enum status shards_read(const struct shards *shards, size_t index, void *buffer,
 static enum status read_array_part(const struct shard *shard, size_t index, uint64_t offset,
                                    void *buffer, size_t bytes) {
     size_t all = (size_t)shard->entries[index].bytes;
-    char *whole = mem_new(all);
-    enum status status = npy_read(shard->arrays, index, DTYPE_F32, whole, all);
-    if (status == STATUS_OK) memcpy(buffer, whole + offset, bytes);
-    free(whole);
-    return status;
+    SCOPED_FREE char *whole = mem_new(all);
+    TRY(npy_read(shard->arrays, index, DTYPE_F32, whole, all));
+    memcpy(buffer, whole + offset, bytes);
+    return STATUS_OK;
 }
 
 enum status shards_read_part(const struct shards *shards, size_t index, uint64_t offset,

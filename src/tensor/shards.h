@@ -10,9 +10,6 @@
 
 struct shards;
 
-/* Local. Whether a file of this name is an index. */
-bool shards_is_index(const char *path);
-
 /* Opens and checks a file (.npz or else safetensors), or all files of an index, which lie beside
  * it: its map names every one of their tensors, with the file that has it. The caller closes it. */
 enum status shards_open(const char *path, struct shards **out);

@@ -10,7 +10,7 @@
 /* It stays where it is: its timeline points into it. */
 struct drawing {
     struct timeline timeline; /* to be drawn; borrows from all that follows */
-    const struct view_forecast *outlook;
+    const struct view_forecast *view;
     const struct sim_result *result;
     double scale; /* of times, which a timeline counts in whole numbers */
     bool texts;
@@ -29,7 +29,7 @@ struct drawing {
 
 /* The forecast must have kept its instructions (input.record), and outlive the drawing. A row is a
  * rank that was run. The caller closes it. */
-void drawing_open(const struct view_forecast *outlook, struct drawing *out);
+void drawing_open(const struct view_forecast *view, struct drawing *out);
 void drawing_close(struct drawing *drawing);
 /* The number of an instruction's row of the legend, which it gets with its first use. */
 int drawing_kind(struct drawing *drawing, int op);

@@ -132,7 +132,7 @@ static struct timeline_interval interval_of(const struct drawing *drawing,
 static void add_ran(struct drawing *drawing, int run, const struct trace_event *events,
                     size_t count, struct parts *parts, struct timeline_interval *out,
                     size_t *kept) {
-    const struct grid *grid = &drawing->outlook->job->plan->program->grid;
+    const struct grid *grid = &drawing->view->job->plan->program->grid;
     int rank = drawing->result->rank[run].rank;
     char text[INSTR_TEXT_BYTES];
     struct instr instr;
@@ -199,13 +199,12 @@ static void add_step(struct drawing *drawing, const struct step_events *events) 
 
 enum status drawing_measured(struct drawing *drawing, struct trace *const *traces, int64_t step) {
     int runs = drawing->result->run_count;
-    struct step_events *events = MEM_ARRAY(struct step_events, runs + 1);
+    SCOPED_FREE struct step_events *events = MEM_ARRAY(struct step_events, runs + 1);
     enum status status = STATUS_OK;
     for (int r = 0; r < runs && status == STATUS_OK; r++)
         status = trace_step(traces[drawing->result->rank[r].rank], step, &events[r].item,
                             &events[r].count);
     if (status == STATUS_OK) add_step(drawing, events);
     for (int r = 0; r < runs; r++) free(events[r].item);
-    free(events);
     return status;
 }

@@ -2,7 +2,6 @@
 #include "view/explain.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -175,7 +174,7 @@ static void print_stages(const struct job *job, FILE *out) {
     const struct grid *grid = &program->grid;
     int stages = grid->stages * grid->chunks;
     if (stages == 1) return;
-    struct partition_place *places = MEM_ARRAY(struct partition_place, stages);
+    SCOPED_FREE struct partition_place *places = MEM_ARRAY(struct partition_place, stages);
     for (int s = 0; s < stages; s++) {
         places[s].rank = grid_owner(grid, s, 0);
         places[s].slots = slots_of(program, places[s].rank, s);
@@ -183,7 +182,6 @@ static void print_stages(const struct job *job, FILE *out) {
     fprintf(out, grid->replicas > 1 ? "stages     of replica 0; the others have the same\n"
                                     : "stages\n");
     partition_print(&job->plan->partition, places, out);
-    free(places);
 }
 
 /* "3.0 MiB instead of 9.1 MiB", of the ranks along the pipeline. */
@@ -201,21 +199,20 @@ static void saved_text(const struct recompute_cost *cost, const struct run_confi
         snprintf(text + strlen(text), bytes - strlen(text), ", ...");
 }
 
-static void print_recompute(const struct job *job, const struct view_forecast *outlook, FILE *out) {
+static void print_recompute(const struct job *job, const struct view_forecast *view, FILE *out) {
     const struct plan *plan = job->plan;
-    struct recompute_cost cost = {0};
+    SCOPED(explain_recompute_cost_free) struct recompute_cost cost = {0};
     char saved[1024];
     if (plan->config.recompute == RECOMPUTE_NEVER) return;
-    if (explain_recompute_cost_of(job, outlook, &cost) == STATUS_OK) {
+    if (explain_recompute_cost_of(job, view, &cost) == STATUS_OK) {
         saved_text(&cost, &plan->config, saved, sizeof saved);
         row(out, "recompute",
             "%s: %d of %d forwards of a rank run again before their backward, %.3f GFLOP (%.0f%%) "
             "more a step; activations %s",
             recompute_policy_name(plan->config.recompute), cost.again, cost.micros,
             cost.flops * 1e-9, 100 * cost.flops / (plan_step_flops(plan) - cost.flops), saved);
-        if (outlook) explain_recompute_cost_print(&cost, outlook, out);
+        if (view) explain_recompute_cost_print(&cost, view, out);
     }
-    explain_recompute_cost_free(&cost);
 }
 
 static void print_ranks(const struct job *job, FILE *out) {
@@ -353,8 +350,8 @@ static void print_work(const struct job *job, FILE *out) {
 }
 
 /* What is trained, who does what, what it takes; details of the machine and the program last. */
-void explain_print(const struct view_forecast *outlook, bool compares, FILE *out) {
-    const struct job *job = outlook->job;
+void explain_print(const struct view_forecast *view, bool compares, FILE *out) {
+    const struct job *job = view->job;
     print_model(job, out);
     print_training(job, out);
     print_ranks(job, out);
@@ -364,9 +361,9 @@ void explain_print(const struct view_forecast *outlook, bool compares, FILE *out
     print_stages(job, out);
     print_traffic(job, out);
     print_sync_bn(job, out);
-    view_forecast_print_row(outlook, out);
+    view_forecast_print_row(view, out);
     explain_print_memory(job, out);
-    print_recompute(job, compares ? outlook : NULL, out);
+    print_recompute(job, compares ? view : NULL, out);
     explain_auto_print(&job->plan->choice, out);
     print_program(job, out);
     print_work(job, out);
@@ -400,15 +397,15 @@ static json_t *step_ms(const struct forecast *forecast) {
     return forecast->units ? json_null() : json_real(forecast->result.step * 1e-6);
 }
 
-void explain_print_json(const struct view_forecast *outlook, FILE *out) {
-    const struct job *job = outlook->job;
+void explain_print_json(const struct view_forecast *view, FILE *out) {
+    const struct job *job = view->job;
     const struct plan *plan = job->plan;
     const struct run_config *config = &plan->config;
     int largest;
     size_t peak = memory_sum(job_largest(job, &largest));
     char device[128];
     plan->device->backend->describe(plan->device, device, sizeof device);
-    json_t *root = json_pack(
+    json_auto_t *root = json_pack(
         "{s:o, s:s, s:s, s:s, s:s, s:s, s:i, s:s, s:i, s:I, s:I, s:i, s:i, s:b, s:I, s:I, s:i, "
         "s:i, s:i, s:f, s:s, s:f, s:o, s:I, s:I, s:I, s:i, s:i, s:i, s:o}",
         "fits", fit_json(job), "version", stretto_version(), "strategy", job->options.strategy,
@@ -421,7 +418,7 @@ void explain_print_json(const struct view_forecast *outlook, FILE *out) {
         program_list(plan->program, plan->config.rank, LIST_BODY)->count, "slots", slot_count(plan),
         "gradient_buffers", plan->grads, "step_flops", plan_step_flops(plan), "recompute",
         recompute_policy_name(config->recompute), "recompute_flops", plan_recompute_flops(plan),
-        "predicted_step_ms", step_ms(&outlook->forecast), "reduced_bytes_per_step",
+        "predicted_step_ms", step_ms(&view->forecast), "reduced_bytes_per_step",
         (json_int_t)reduced_bytes(plan), "sent_bytes_per_step", (json_int_t)sent_bytes(plan),
         "predicted_peak_bytes", (json_int_t)peak, "calls_per_step", plan_calls(plan),
         "round_trips_per_step", plan_round_trips(plan), "memory_rank", largest, "memory",
@@ -429,9 +426,8 @@ void explain_print_json(const struct view_forecast *outlook, FILE *out) {
     if (job->options.show.count) json_object_set_new(root, "show", shown_parts(job));
     if (plan->choice.row_count) json_object_set_new(root, "auto", explain_auto_json(&plan->choice));
     if (view_forecast_is_wanted(&job->options))
-        json_object_set_new(root, "forecast", view_forecast_json(outlook));
+        json_object_set_new(root, "forecast", view_forecast_json(view));
     json_print(root, JSON_REAL_PRECISION(9), out);
-    json_decref(root);
 }
 
 static enum status open_program(const char *path, FILE **out) {

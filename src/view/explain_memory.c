@@ -89,7 +89,7 @@ json_t *explain_memory_json(const struct job *job) {
 
 /* Every part of the peak, and their sum. */
 static void show_estimate(const struct job *job, FILE *out) {
-    struct text_table table = {.align = "lrl"};
+    SCOPED(text_table_free) struct text_table table = {.align = "lrl"};
     struct memory_part part;
     char size[TEXT_BYTES], name[64];
     int rank;
@@ -103,7 +103,6 @@ static void show_estimate(const struct job *job, FILE *out) {
     text_table_cell(&table, "%s", text_size((int64_t)memory_sum(estimate), size));
     text_table_cell(&table, "the sum, of rank %d", rank);
     text_table_print(&table, 2, out);
-    text_table_free(&table);
 }
 
 void explain_show_memory(const struct job *job, FILE *out) {

@@ -3,15 +3,13 @@
 #include "view/explain_recompute.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/mem.h"
 #include "base/text.h"
 #include "plan/resolve.h"
-#include "program/pipeline.h"
 
-static enum status look_at(const struct plan *plan, const struct view_forecast *outlook,
-                           int positions, struct recompute_mode *mode) {
+static enum status look_at(const struct plan *plan, const struct view_forecast *view, int positions,
+                           struct recompute_mode *mode) {
     struct forecast forecast;
     for (int p = 0; p < positions; p++) {
         struct memory_estimate memory;
@@ -19,7 +17,7 @@ static enum status look_at(const struct plan *plan, const struct view_forecast *
         mode->bytes[p] = memory.activations;
     }
     mode->flops = plan_recompute_flops(plan);
-    if (outlook && forecast_new(plan, &outlook->costs, false, &forecast) == STATUS_OK) {
+    if (view && forecast_new(plan, &view->costs, false, &forecast) == STATUS_OK) {
         mode->step = forecast.result.step;
         forecast_free(&forecast);
     }
@@ -27,18 +25,16 @@ static enum status look_at(const struct plan *plan, const struct view_forecast *
 }
 
 /* The first rank's program is that of all, and is simulated. */
-static enum status look(const struct job *job, const struct view_forecast *outlook, int positions,
+static enum status look(const struct job *job, const struct view_forecast *view, int positions,
                         enum recompute_policy policy, struct recompute_mode *mode) {
     const struct run_config *of = &job->plan->config;
     bool same = policy == of->recompute && of->memory_limit == 0 && of->cell.position == 0;
-    struct plan *plan;
-    if (same && !job->plan->given.name) return look_at(job->plan, outlook, positions, mode);
+    SCOPED(plan_free) struct plan *plan = NULL;
+    if (same && !job->plan->given.name) return look_at(job->plan, view, positions, mode);
     struct run_config other = resolve_to_compare(&job->options, of, policy, of->micro_batches);
     other = resolve_for_rank(&other, group_rank(&of->grid, GROUP_PIPELINE, 0, 0), true);
     TRY(plan_new(&other, NULL, &plan));
-    enum status status = look_at(plan, outlook, positions, mode);
-    plan_free(&plan);
-    return status;
+    return look_at(plan, view, positions, mode);
 }
 
 /* A pass in segments is one. */
@@ -57,7 +53,7 @@ static bool is_for_pipelines(enum recompute_policy policy) {
     return policy != RECOMPUTE_NEVER && policy != RECOMPUTE_ALWAYS_BLOCK;
 }
 
-enum status explain_recompute_cost_of(const struct job *job, const struct view_forecast *outlook,
+enum status explain_recompute_cost_of(const struct job *job, const struct view_forecast *view,
                                       struct recompute_cost *out) {
     const struct run_config *config = &job->plan->config;
     int stages = config->grid.stages;
@@ -67,9 +63,9 @@ enum status explain_recompute_cost_of(const struct job *job, const struct view_f
     for (int i = 0; i < RECOMPUTE_POLICY_COUNT; i++) {
         enum recompute_policy policy = (enum recompute_policy)i;
         out->mode[i].bytes = MEM_ARRAY(size_t, out->positions);
-        if (!outlook && policy != RECOMPUTE_NEVER && policy != config->recompute) continue;
+        if (!view && policy != RECOMPUTE_NEVER && policy != config->recompute) continue;
         if (!pipeline_is(config->schedule) && is_for_pipelines(policy)) continue;
-        TRY(look(job, outlook, out->positions, policy, &out->mode[i]));
+        TRY(look(job, view, out->positions, policy, &out->mode[i]));
     }
     return STATUS_OK;
 }
@@ -80,14 +76,14 @@ void explain_recompute_cost_free(struct recompute_cost *cost) {
 }
 
 void explain_recompute_cost_print(const struct recompute_cost *cost,
-                                  const struct view_forecast *outlook, FILE *out) {
+                                  const struct view_forecast *view, FILE *out) {
     char size[TEXT_BYTES], time[TEXT_BYTES];
     fprintf(out, "  recompute          more GFLOP  forecast of a step  activations%s\n",
             cost->positions > 1 ? " of each rank" : "");
     for (int i = 0; i < RECOMPUTE_POLICY_COUNT; i++) {
         const struct recompute_mode *mode = &cost->mode[i];
         if (mode->bytes[0] == 0) continue; /* not of this schedule */
-        if (outlook->forecast.units)
+        if (view->forecast.units)
             snprintf(time, sizeof time, "%g", mode->step);
         else
             text_duration(mode->step * 1e-9, time);

@@ -10,7 +10,7 @@
 /* One value of --recompute. */
 struct recompute_mode {
     double flops;  /* that run again in a step, of the pipeline's first rank */
-    double step;   /* forecast of it, as the outlook's; 0: there is none */
+    double step;   /* forecast of it, in its units; 0: there is none */
     size_t *bytes; /* per position: activations of its rank */
 };
 
@@ -23,15 +23,15 @@ struct recompute_cost {
     struct recompute_mode mode[RECOMPUTE_POLICY_COUNT];
 };
 
-/* Local. Plans the ranks of a pipeline with the job's recomputation and without; with an outlook,
+/* Local. Plans the ranks of a pipeline with the job's recomputation and without; with a forecast,
  * with every other, too, and forecasts their steps. The caller frees the result with
  * explain_recompute_cost_free, also after a failure. */
-enum status explain_recompute_cost_of(const struct job *job, const struct view_forecast *outlook,
+enum status explain_recompute_cost_of(const struct job *job, const struct view_forecast *view,
                                       struct recompute_cost *out);
 void explain_recompute_cost_free(struct recompute_cost *cost);
 
 /* Local. All modes beside one another. */
 void explain_recompute_cost_print(const struct recompute_cost *cost,
-                                  const struct view_forecast *outlook, FILE *out);
+                                  const struct view_forecast *view, FILE *out);
 
 #endif

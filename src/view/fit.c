@@ -1,8 +1,6 @@
 /* See fit.h. */
 #include "view/fit.h"
 
-#include <stdlib.h>
-
 #include "base/mem.h"
 #include "base/text.h"
 
@@ -22,13 +20,12 @@ void fit_print(const struct job *job, int columns, FILE *out) {
     char size[TEXT_BYTES], others[TEXT_BYTES + 32] = "";
     int ranks = job->plan->config.ranks;
     if (!job_fit(job, &fit)) return;
-    char *limit = limit_text(job, &fit);
+    SCOPED_FREE char *limit = limit_text(job, &fit);
     if (!fit.fits && ranks > 1)
         snprintf(others, sizeof others, "; %d of %d ranks do not fit", fit.lacking, ranks);
     text_row(out, "fits", columns, "%s: rank %d%s needs %s, %s%s", fit.fits ? "yes" : "no",
              fit.rank, !fit.fits || ranks == 1 ? "" : ", which has least room,",
              text_size((int64_t)fit.need_bytes, size), limit, others);
-    free(limit);
 }
 
 json_t *fit_json(const struct job *job) {

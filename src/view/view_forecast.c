@@ -1,12 +1,10 @@
-/* See outlook.h. */
+/* See view_forecast.h. */
 #include "view/view_forecast.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/text.h"
 #include "view/fit.h"
 
@@ -29,8 +27,8 @@ enum status view_forecast_open(const struct job *job, bool apart, struct view_fo
     return status;
 }
 
-void view_forecast_close(struct view_forecast *outlook) {
-    forecast_free(&outlook->forecast);
+void view_forecast_close(struct view_forecast *view) {
+    forecast_free(&view->forecast);
 }
 
 /* --- the critical path --- */
@@ -49,19 +47,19 @@ static int by_time(const void *a, const void *b) {
     return (one < other) - (one > other);
 }
 
-static const struct instr *instr_at(const struct view_forecast *outlook, int run, int at) {
-    int rank = outlook->forecast.result.rank[run].rank;
-    return &program_list(outlook->job->plan->program, rank, LIST_BODY)->items[at];
+static const struct instr *instr_at(const struct view_forecast *view, int run, int at) {
+    int rank = view->forecast.result.rank[run].rank;
+    return &program_list(view->job->plan->program, rank, LIST_BODY)->items[at];
 }
 
 /* The caller frees the parts. */
-static struct path_part *critical_path(const struct view_forecast *outlook, int *count) {
-    const struct sim_path *path = &outlook->forecast.path;
-    int kinds = INSTR_COUNT_ * 2, runs = outlook->forecast.result.run_count, kept = 0;
+static struct path_part *critical_path(const struct view_forecast *view, int *count) {
+    const struct sim_path *path = &view->forecast.path;
+    int kinds = INSTR_COUNT_ * 2, runs = view->forecast.result.run_count, kept = 0;
     struct path_part *part = MEM_ARRAY(struct path_part, (size_t)runs * (size_t)kinds + 1);
     for (int i = 0; i < path->count; i++) {
         const struct sim_path_item *item = &path->item[i];
-        uint8_t op = instr_at(outlook, item->run, item->at)->op;
+        uint8_t op = instr_at(view, item->run, item->at)->op;
         struct path_part *into = &part[item->run * kinds + op * 2 + item->transfer];
         *into =
             (struct path_part){item->run, op, item->transfer, into->time + item->end - item->begin};
@@ -73,18 +71,18 @@ static struct path_part *critical_path(const struct view_forecast *outlook, int 
     return part;
 }
 
-static double slowness_of(const struct view_forecast *outlook, int run) {
-    int rank = outlook->forecast.result.rank[run].rank;
-    const struct cost_net *net = &outlook->forecast.input.net;
+static double slowness_of(const struct view_forecast *view, int run) {
+    int rank = view->forecast.result.rank[run].rank;
+    const struct cost_net *net = &view->forecast.input.net;
     double law = net->hetero ? hetero_slowness(net->hetero, rank) : 1;
     return cost_device_of(net, rank).slowness * law;
 }
 
 /* "B of rank 2 (3 times slower) 45%" */
-static char *part_text(const struct view_forecast *outlook, const struct path_part *part) {
-    double share = 100 * part->time / outlook->forecast.result.step,
-           slow = slowness_of(outlook, part->run);
-    int rank = outlook->forecast.result.rank[part->run].rank;
+static char *part_text(const struct view_forecast *view, const struct path_part *part) {
+    double share = 100 * part->time / view->forecast.result.step,
+           slow = slowness_of(view, part->run);
+    int rank = view->forecast.result.rank[part->run].rank;
     char factor[TEXT_BYTES + 16] = "";
     if (slow != 1) snprintf(factor, sizeof factor, " (%.3g times slower)", slow);
     return mem_format("%s%s of rank %d%s %.1f%%", part->transfer ? "transfer of " : "",
@@ -93,52 +91,49 @@ static char *part_text(const struct view_forecast *outlook, const struct path_pa
 
 /* --- in words --- */
 
-#define row(out, name, ...) text_row(out, name, OUTLOOK_NAME_COLUMNS, __VA_ARGS__)
+#define row(out, name, ...) text_row(out, name, VIEW_NAME_COLUMNS, __VA_ARGS__)
 
 /* A time in the unit of the costs: in a sentence, in a table that names the unit itself. */
-static const char *time_text(const struct view_forecast *outlook, double time,
-                             char text[TEXT_BYTES]) {
-    if (!outlook->forecast.units) return text_duration(time * 1e-9, text);
+static const char *time_text(const struct view_forecast *view, double time, char text[TEXT_BYTES]) {
+    if (!view->forecast.units) return text_duration(time * 1e-9, text);
     snprintf(text, TEXT_BYTES, "%.6g units", time);
     return text;
 }
 
-static const char *cell_text(const struct view_forecast *outlook, double time,
-                             char text[TEXT_BYTES]) {
-    time_text(outlook, time, text);
-    if (outlook->forecast.units) *strchr(text, ' ') = 0;
+static const char *cell_text(const struct view_forecast *view, double time, char text[TEXT_BYTES]) {
+    time_text(view, time, text);
+    if (view->forecast.units) *strchr(text, ' ') = 0;
     return text;
 }
 
-static void print_costs(const struct view_forecast *outlook, FILE *out) {
-    const struct options *options = &outlook->job->options;
-    const struct run_config *config = &outlook->job->plan->config;
+static void print_costs(const struct view_forecast *view, FILE *out) {
+    const struct options *options = &view->job->options;
+    const struct run_config *config = &view->job->plan->config;
     char threads[TEXT_BYTES];
-    if (outlook->costs.units && !outlook->forecast.units) {
+    if (view->costs.units && !view->forecast.units) {
         row(out, "costs", "given: waits of %s; all else takes no time", options->delay);
-    } else if (outlook->costs.units) {
-        char *text = cost_units_text(outlook->costs.units);
+    } else if (view->costs.units) {
+        SCOPED_FREE char *text = cost_units_text(view->costs.units);
         row(out, "costs", "given: %s; groups meet without cost, MEET takes c", text);
-        free(text);
-    } else if (outlook->costs.section) {
+    } else if (view->costs.section) {
         row(out, "costs", "measured: %s", options->profile);
-    } else if (outlook->costs.cluster) {
+    } else if (view->costs.cluster) {
         row(out, "costs", "rates and links of %s, %d of its %lld ranks", options->cluster,
-            config->ranks, (long long)outlook->costs.cluster->ranks);
+            config->ranks, (long long)view->costs.cluster->ranks);
     } else {
         char crowd[TEXT_BYTES + 32] = "";
-        if (outlook->costs.crowd > 1)
-            snprintf(crowd, sizeof crowd, ", %.3g threads to a core", outlook->costs.crowd);
+        if (view->costs.crowd > 1)
+            snprintf(crowd, sizeof crowd, ", %.3g threads to a core", view->costs.crowd);
         row(out, "costs", "rules of the operations, for ranks of this machine (%s, %s each%s)",
             config->device, text_count(config->threads, "thread", threads), crowd);
     }
 }
 
 /* In place of what the source says of passes. */
-static void print_laws(const struct view_forecast *outlook, FILE *out) {
-    const struct job *job = outlook->job;
+static void print_laws(const struct view_forecast *view, FILE *out) {
+    const struct job *job = view->job;
     char rate[TEXT_BYTES];
-    if (!outlook->costs.hetero) return;
+    if (!view->costs.hetero) return;
     if (job->plan->flop_ns > 0)
         row(out, "laws", "%s: passes take their flops at %s GFLOP/s, whatever a device does",
             job->options.hetero, text_rate(1 / job->plan->flop_ns, rate));
@@ -147,109 +142,102 @@ static void print_laws(const struct view_forecast *outlook, FILE *out) {
 }
 
 /* What slow ranks cost under this strategy, in one sentence. */
-static void print_unequal(const struct view_forecast *outlook, int columns, FILE *out) {
-    const struct forecast_unequal *unequal = &outlook->unequal;
+static void print_unequal(const struct view_forecast *view, int columns, FILE *out) {
+    const struct forecast_unequal *unequal = &view->unequal;
     char step[TEXT_BYTES], same[TEXT_BYTES], mean[TEXT_BYTES + 16] = "";
     if (!unequal->are) return;
     if (unequal->steps > 1) snprintf(mean, sizeof mean, " (mean of %d)", unequal->steps);
-    char *words =
+    SCOPED_FREE char *words =
         mem_format("a step takes %s%s, %.3g times the %s that it takes with equal ranks: under %s "
                    "every step waits for its slowest rank",
-                   time_text(outlook, unequal->step, step), mean, unequal->step / unequal->same,
-                   time_text(outlook, unequal->same, same), outlook->job->options.strategy);
+                   time_text(view, unequal->step, step), mean, unequal->step / unequal->same,
+                   time_text(view, unequal->same, same), view->job->options.strategy);
     text_entry(out, "unequal", columns, words);
-    free(words);
 }
 
-static void print_step(const struct view_forecast *outlook, FILE *out) {
-    const struct forecast *forecast = &outlook->forecast;
+static void print_step(const struct view_forecast *view, FILE *out) {
+    const struct forecast *forecast = &view->forecast;
     char step[TEXT_BYTES], low[TEXT_BYTES], high[TEXT_BYTES], first[TEXT_BYTES], rate[TEXT_BYTES];
     double percent = 100 * forecast->result.first_step / forecast->result.step - 100;
-    time_text(outlook, forecast->result.step, step);
-    time_text(outlook, forecast->result.first_step, first);
+    time_text(view, forecast->result.step, step);
+    time_text(view, forecast->result.first_step, first);
     if (forecast->low < forecast->high)
         row(out, "step", "%s, with 90%% probability from %s to %s", step,
-            time_text(outlook, forecast->low, low), time_text(outlook, forecast->high, high));
+            time_text(view, forecast->low, low), time_text(view, forecast->high, high));
     else
         row(out, "step", "%s", step);
     if (fabs(percent) > 0.1) row(out, "", "the first one takes %s", first);
     if (!forecast->units)
         row(out, "throughput", "%s samples a second",
-            text_rate((double)outlook->job->plan->config.batch / (forecast->result.step * 1e-9),
+            text_rate((double)view->job->plan->config.batch / (forecast->result.step * 1e-9),
                       rate));
 }
 
-static char *clip_text(const struct view_forecast *outlook) {
+static char *clip_text(const struct view_forecast *view) {
     char time[TEXT_BYTES];
     return mem_format("the update waits for the norm of all ranks' gradients, which takes %s of a "
                       "step (%.1f%%); with --clip 0 it does not wait",
-                      time_text(outlook, outlook->clip_time, time),
-                      100 * outlook->clip_time / outlook->forecast.result.step);
+                      time_text(view, view->clip_time, time),
+                      100 * view->clip_time / view->forecast.result.step);
 }
 
-static void print_clip(const struct view_forecast *outlook, int columns, FILE *out) {
-    if (!outlook->clip_waits) return;
-    char *words = clip_text(outlook);
+static void print_clip(const struct view_forecast *view, int columns, FILE *out) {
+    if (!view->clip_waits) return;
+    SCOPED_FREE char *words = clip_text(view);
     text_entry(out, "clipping", columns, words);
-    free(words);
 }
 
-void view_forecast_print_row(const struct view_forecast *outlook, FILE *out) {
+void view_forecast_print_row(const struct view_forecast *view, FILE *out) {
     enum { NAME_COLUMNS = 11 };
-    const struct forecast *forecast = &outlook->forecast;
+    const struct forecast *forecast = &view->forecast;
     char step[TEXT_BYTES], low[TEXT_BYTES], high[TEXT_BYTES];
-    char *range = NULL, *idle = NULL;
+    SCOPED_FREE char *range = NULL, *idle = NULL;
     if (forecast->low < forecast->high)
-        range = mem_format(" (90%% sure: %s to %s)", time_text(outlook, forecast->low, low),
-                           time_text(outlook, forecast->high, high));
-    if (outlook->job->plan->config.ranks > 1)
+        range = mem_format(" (90%% sure: %s to %s)", time_text(view, forecast->low, low),
+                           time_text(view, forecast->high, high));
+    if (view->job->plan->config.ranks > 1)
         idle = mem_format(", with a bubble of %.1f%%: time in which a rank runs no forward or "
                           "backward pass",
                           100 * forecast->result.bubble);
-    char *words = mem_format("forecast of a step: %s%s%s; more: stretto simulate",
-                             time_text(outlook, forecast->result.step, step), range ? range : "",
-                             idle ? idle : "");
+    SCOPED_FREE char *words = mem_format("forecast of a step: %s%s%s; more: stretto simulate",
+                                         time_text(view, forecast->result.step, step),
+                                         range ? range : "", idle ? idle : "");
     text_entry(out, "time", NAME_COLUMNS, words);
-    print_unequal(outlook, NAME_COLUMNS, out);
-    print_clip(outlook, NAME_COLUMNS, out);
-    free(range);
-    free(idle);
-    free(words);
+    print_unequal(view, NAME_COLUMNS, out);
+    print_clip(view, NAME_COLUMNS, out);
 }
 
-char *view_forecast_path_text(const struct view_forecast *outlook) {
+char *view_forecast_path_text(const struct view_forecast *view) {
     enum { SHOWN = 4 };
     int count;
-    struct path_part *part = critical_path(outlook, &count);
+    SCOPED_FREE struct path_part *part = critical_path(view, &count);
     char *words = mem_text(count ? "what the step waits for: " : "not kept: too many instructions");
     double rest = 100;
     for (int i = 0; i <= count && i <= SHOWN; i++) {
         bool last = i == SHOWN && i < count;
         if (i == count || (i == SHOWN && !last)) break;
-        char *one = last ? mem_format("other %.1f%%", rest) : part_text(outlook, &part[i]),
+        char *one = last ? mem_format("other %.1f%%", rest) : part_text(view, &part[i]),
              *longer = mem_format("%s%s%s", words, i ? ", " : "", one);
-        rest -= 100 * part[i].time / outlook->forecast.result.step;
+        rest -= 100 * part[i].time / view->forecast.result.step;
         free(one);
         free(words);
         words = longer;
     }
-    free(part);
     return words;
 }
 
-static void print_path(const struct view_forecast *outlook, FILE *out) {
-    char *words = view_forecast_path_text(outlook);
+static void print_path(const struct view_forecast *view, FILE *out) {
+    SCOPED_FREE char *words = view_forecast_path_text(view);
     row(out, "path", "%s", words);
-    free(words);
 }
 
-static int64_t peak_bytes(const struct view_forecast *outlook, int rank) {
-    return (int64_t)job_rank_bytes(outlook->job, rank);
+static int64_t peak_bytes(const struct view_forecast *view, int rank) {
+    return (int64_t)job_rank_bytes(view->job, rank);
 }
 
-static void print_table(const struct view_forecast *outlook, FILE *out) {
-    const struct sim_result *result = &outlook->forecast.result;
-    bool alike = result->run_count < outlook->job->plan->config.ranks;
+static void print_table(const struct view_forecast *view, FILE *out) {
+    const struct sim_result *result = &view->forecast.result;
+    bool alike = result->run_count < view->job->plan->config.ranks;
     struct text_table table = {.align = alike ? "rrrrrrr" : "rrrrrr"};
     char text[TEXT_BYTES];
     static const char *const titles[] = {"computes", "bubble", "waits", "exposed", "memory"};
@@ -260,11 +248,11 @@ static void print_table(const struct view_forecast *outlook, FILE *out) {
         const struct sim_rank *rank = &result->rank[r];
         text_table_cell(&table, "%d", rank->rank);
         if (alike) text_table_cell(&table, "%d", rank->like - 1);
-        text_table_cell(&table, "%s", cell_text(outlook, rank->busy, text));
+        text_table_cell(&table, "%s", cell_text(view, rank->busy, text));
         text_table_cell(&table, "%.1f%%", 100 * (1 - rank->busy / result->step));
-        text_table_cell(&table, "%s", cell_text(outlook, rank->waits, text));
-        text_table_cell(&table, "%s", cell_text(outlook, rank->exposed, text));
-        text_table_cell(&table, "%s", text_size(peak_bytes(outlook, rank->rank), text));
+        text_table_cell(&table, "%s", cell_text(view, rank->waits, text));
+        text_table_cell(&table, "%s", cell_text(view, rank->exposed, text));
+        text_table_cell(&table, "%s", text_size(peak_bytes(view, rank->rank), text));
     }
     text_table_print(&table, 2, out);
     text_table_free(&table);
@@ -272,25 +260,25 @@ static void print_table(const struct view_forecast *outlook, FILE *out) {
     fprintf(out,
             "  computes: in passes; waits: for other ranks; exposed: in messages that no work "
             "hides%s\n",
-            outlook->forecast.units ? "; in units" : "");
+            view->forecast.units ? "; in units" : "");
 }
 
 /* The predicted peak, as explain has it. */
-static void print_memory(const struct view_forecast *outlook, FILE *out) {
+static void print_memory(const struct view_forecast *view, FILE *out) {
     char size[TEXT_BYTES], of[TEXT_BYTES + 32] = "";
     int rank;
-    size_t bytes = memory_sum(job_largest(outlook->job, &rank));
-    if (outlook->job->position)
+    size_t bytes = memory_sum(job_largest(view->job, &rank));
+    if (view->job->position)
         snprintf(of, sizeof of, " of rank %d, which needs most", rank);
-    else if (outlook->job->plan->config.ranks > 1)
+    else if (view->job->plan->config.ranks > 1)
         snprintf(of, sizeof of, " of a rank");
-    bool explained = outlook->job->options.command == COMMAND_EXPLAIN;
+    bool explained = view->job->options.command == COMMAND_EXPLAIN;
     row(out, "memory", "%s predicted peak%s%s", text_size((int64_t)bytes, size), of,
         explained ? "" : "; its parts: stretto explain");
 }
 
-char *view_forecast_shape_text(const struct view_forecast *outlook) {
-    const struct program *program = outlook->job->plan->program;
+char *view_forecast_shape_text(const struct view_forecast *view) {
+    const struct program *program = view->job->plan->program;
     const struct grid *grid = &program->grid;
     char line[TEXT_BYTES], replicas[TEXT_BYTES], micros[TEXT_BYTES], each[TEXT_BYTES + 32] = "";
     text_count(grid->stages, "stage", line);
@@ -298,84 +286,82 @@ char *view_forecast_shape_text(const struct view_forecast *outlook) {
         snprintf(line, sizeof line, "%d in a pipeline", grid->stages);
         snprintf(each, sizeof each, ", %d stages on each rank", grid->chunks);
     }
-    const struct choice *choice = &outlook->job->plan->choice;
+    const struct choice *choice = &view->job->plan->choice;
     return mem_format("%d = %s%s x %s%s, schedule %s%s%s, %s", program->ranks,
                       grid->drivers > 0 ? "a driver + " : "", line,
                       text_count(grid->replicas, "replica", replicas), each,
-                      outlook->job->plan->config.schedule, choice->row_count ? ": " : "",
+                      view->job->plan->config.schedule, choice->row_count ? ": " : "",
                       choice->row_count ? choice->row[0].name : "",
                       text_count(program->micro_batches, "micro-batch", micros));
 }
 
-void view_forecast_print(const struct view_forecast *outlook, FILE *out) {
+void view_forecast_print(const struct view_forecast *view, FILE *out) {
     enum { TABLE_ROWS = 16 };
-    const struct sim_result *result = &outlook->forecast.result;
-    char exposed[TEXT_BYTES], *shape = view_forecast_shape_text(outlook);
+    const struct sim_result *result = &view->forecast.result;
+    char exposed[TEXT_BYTES], *shape = view_forecast_shape_text(view);
     row(out, "ranks", "%s", shape);
     free(shape);
-    print_costs(outlook, out);
-    print_laws(outlook, out);
-    print_step(outlook, out);
-    print_unequal(outlook, OUTLOOK_NAME_COLUMNS, out);
+    print_costs(view, out);
+    print_laws(view, out);
+    print_step(view, out);
+    print_unequal(view, VIEW_NAME_COLUMNS, out);
     row(out, "bubble",
         "%.1f%% of the ranks' time is no forward or backward pass; %.1f%% between a rank's first "
         "and last pass (span)",
         100 * result->bubble, 100 * result->span_bubble + 1e-9);
     row(out, "exposed", "%s a step of communication that no work hides, mean of the ranks (%.1f%%)",
-        time_text(outlook, result->exposed, exposed), 100 * result->exposed / result->step);
-    print_clip(outlook, OUTLOOK_NAME_COLUMNS, out);
-    print_memory(outlook, out);
-    print_path(outlook, out);
-    if (result->run_count <= TABLE_ROWS) print_table(outlook, out);
+        time_text(view, result->exposed, exposed), 100 * result->exposed / result->step);
+    print_clip(view, VIEW_NAME_COLUMNS, out);
+    print_memory(view, out);
+    print_path(view, out);
+    if (result->run_count <= TABLE_ROWS) print_table(view, out);
 }
 
 /* --- JSON --- */
 
-static json_t *ranks_json(const struct view_forecast *outlook) {
-    const struct sim_result *result = &outlook->forecast.result;
+static json_t *ranks_json(const struct view_forecast *view) {
+    const struct sim_result *result = &view->forecast.result;
     json_t *list = json_array();
     for (int r = 0; r < result->run_count; r++) {
         const struct sim_rank *rank = &result->rank[r];
         json_array_append_new(list, json_pack("{s:i, s:i, s:f, s:f, s:f, s:I}", "rank", rank->rank,
                                               "ranks", rank->like, "busy", rank->busy, "waits",
                                               rank->waits, "exposed", rank->exposed, "peak_bytes",
-                                              (json_int_t)peak_bytes(outlook, rank->rank)));
+                                              (json_int_t)peak_bytes(view, rank->rank)));
     }
     return list;
 }
 
-static json_t *path_json(const struct view_forecast *outlook) {
+static json_t *path_json(const struct view_forecast *view) {
     json_t *list = json_array();
     int count;
-    struct path_part *part = critical_path(outlook, &count);
+    SCOPED_FREE struct path_part *part = critical_path(view, &count);
     for (int i = 0; i < count; i++)
         json_array_append_new(list, json_pack("{s:i, s:s, s:b, s:f}", "rank",
-                                              outlook->forecast.result.rank[part[i].run].rank,
+                                              view->forecast.result.rank[part[i].run].rank,
                                               "instruction", instr_rows[part[i].op].name,
                                               "transfer", part[i].transfer, "time", part[i].time));
-    free(part);
     return list;
 }
 
-json_t *view_forecast_json(const struct view_forecast *outlook) {
-    const struct forecast *forecast = &outlook->forecast;
+json_t *view_forecast_json(const struct view_forecast *view) {
+    const struct forecast *forecast = &view->forecast;
     const struct sim_result *result = &forecast->result;
-    const struct program *program = outlook->job->plan->program;
+    const struct program *program = view->job->plan->program;
     json_t *root = json_pack(
         "{s:o, s:s, s:i, s:i, s:i, s:i, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, "
         "s:f, s:o, s:o}",
-        "fits", fit_json(outlook->job), "schedule", outlook->job->plan->config.schedule, "ranks",
+        "fits", fit_json(view->job), "schedule", view->job->plan->config.schedule, "ranks",
         program->ranks, "stages", program->grid.stages, "replicas", program->grid.replicas,
         "micro_batches", program->micro_batches, "unit", forecast->units ? "units" : "ns", "step",
         result->step, "step_low", forecast->low, "step_high", forecast->high, "first_step",
         result->first_step, "bubble", result->bubble, "span_bubble", result->span_bubble, "exposed",
-        result->exposed, "clip_wait", outlook->clip_waits ? outlook->clip_time : 0.0, "peak_bytes",
-        (json_int_t)job_most_bytes(outlook->job), "instructions", (json_int_t)result->instructions,
-        "seconds", forecast->seconds, "rank", ranks_json(outlook), "path", path_json(outlook));
-    if (outlook->unequal.are)
+        result->exposed, "clip_wait", view->clip_waits ? view->clip_time : 0.0, "peak_bytes",
+        (json_int_t)job_most_bytes(view->job), "instructions", (json_int_t)result->instructions,
+        "seconds", forecast->seconds, "rank", ranks_json(view), "path", path_json(view));
+    if (view->unequal.are)
         json_object_set_new(root, "unequal",
-                            json_pack("{s:f, s:f, s:i}", "step", outlook->unequal.step,
-                                      "equal_step", outlook->unequal.same, "steps",
-                                      outlook->unequal.steps));
+                            json_pack("{s:f, s:f, s:i}", "step", view->unequal.step, "equal_step",
+                                      view->unequal.same, "steps", view->unequal.steps));
     return root;
 }

@@ -9,7 +9,7 @@
 #include "job/job.h"
 #include "sim/forecast.h"
 
-enum { OUTLOOK_NAME_COLUMNS = 12 }; /* of a row's name */
+enum { VIEW_NAME_COLUMNS = 12 }; /* of a row's name */
 
 struct view_forecast {
     const struct job *job;
@@ -25,19 +25,19 @@ bool view_forecast_is_wanted(const struct options *options);
 /* Local. Simulates the job's program; the job must outlive it, and it stays where it is. `apart`:
  * every rank is run by itself, to be set beside what was measured. The caller closes it. */
 enum status view_forecast_open(const struct job *job, bool apart, struct view_forecast *out);
-void view_forecast_close(struct view_forecast *outlook);
+void view_forecast_close(struct view_forecast *view);
 
 /* Local. On one screen; as members of a JSON object that the caller owns. */
-void view_forecast_print(const struct view_forecast *outlook, FILE *out);
+void view_forecast_print(const struct view_forecast *view, FILE *out);
 /* The same in one row of explain's screen. */
-void view_forecast_print_row(const struct view_forecast *outlook, FILE *out);
-json_t *view_forecast_json(const struct view_forecast *outlook);
+void view_forecast_print_row(const struct view_forecast *view, FILE *out);
+json_t *view_forecast_json(const struct view_forecast *view);
 
 /* Local, blocking. The last step as a picture: FILE.svg or FILE.html. */
-enum status view_forecast_draw(const struct view_forecast *outlook, const char *path);
+enum status view_forecast_draw(const struct view_forecast *view, const char *path);
 
 /* Local. Ranks, stages and the like, and the path, in words; the caller frees them. */
-char *view_forecast_shape_text(const struct view_forecast *outlook);
-char *view_forecast_path_text(const struct view_forecast *outlook);
+char *view_forecast_shape_text(const struct view_forecast *view);
+char *view_forecast_path_text(const struct view_forecast *view);
 
 #endif

@@ -24,7 +24,7 @@ static enum timeline_category category_of(int op) {
 }
 
 static const struct instr_list *body_of(const struct drawing *drawing, int run) {
-    return program_list(drawing->outlook->job->plan->program, drawing->result->rank[run].rank,
+    return program_list(drawing->view->job->plan->program, drawing->result->rank[run].rank,
                         LIST_BODY);
 }
 
@@ -33,13 +33,13 @@ static int64_t whole(const struct drawing *drawing, double time) {
 }
 
 /* The least power of ten that makes whole numbers of all costs. */
-static double scale_of(const struct view_forecast *outlook) {
+static double scale_of(const struct view_forecast *view) {
     double scale = 1;
-    if (!outlook->costs.units) return 1;
+    if (!view->costs.units) return 1;
     for (bool all = false; !all && scale < 1e4; scale *= all ? 1 : 10) {
         all = true;
         for (int k = 0; k < COST_COUNT; k++) {
-            double scaled = outlook->costs.units->of[k] * scale;
+            double scaled = view->costs.units->of[k] * scale;
             all &= fabs(scaled - round(scaled)) < 1e-9;
         }
     }
@@ -110,7 +110,7 @@ static void add_intervals(struct drawing *drawing, int run, const bool *critical
 
 /* What is kept counts from an instruction's begin, what is freed from its end. */
 static void add_memory(struct drawing *drawing, int run) {
-    const struct sim_input *input = &drawing->outlook->forecast.input;
+    const struct sim_input *input = &drawing->view->forecast.input;
     const struct instr_list *body = body_of(drawing, run);
     int rank = drawing->result->rank[run].rank, class = cost_device_of(&input->net, rank).class;
     const struct sim_costs *costs = &input->costs[class];
@@ -133,7 +133,7 @@ static void add_memory(struct drawing *drawing, int run) {
 
 /* "rank 2 and 3 like it · stage 2, 5" */
 static char *label_of(const struct drawing *drawing, const struct sim_rank *rank) {
-    const struct grid *grid = &drawing->outlook->job->plan->program->grid;
+    const struct grid *grid = &drawing->view->job->plan->program->grid;
     struct grid_cell cell = grid_cell(grid, rank->rank);
     char *label = rank->like > 1 ? mem_format("rank %d and %d like it", rank->rank, rank->like - 1)
                                  : mem_format("rank %d", rank->rank);
@@ -148,22 +148,21 @@ static char *label_of(const struct drawing *drawing, const struct sim_rank *rank
 
 static void add_row(struct drawing *drawing, int run) {
     const struct sim_rank *rank = &drawing->result->rank[run];
-    const struct cluster *cluster = drawing->outlook->costs.cluster;
-    char *label = label_of(drawing, rank);
+    const struct cluster *cluster = drawing->view->costs.cluster;
+    SCOPED_FREE char *label = label_of(drawing, rank);
     drawing->row[run].label = arena_text(&drawing->arena, label);
-    const struct options *options = &drawing->outlook->job->options;
+    const struct options *options = &drawing->view->job->options;
     if (option_is_set(options, OPTION_memory_limit_bytes))
         drawing->row[run].limit_bytes = options->memory_limit_bytes;
     else if (cluster)
         drawing->row[run].limit_bytes = cluster_memory_bytes(cluster, rank->rank);
-    free(label);
 }
 
 /* --- the whole --- */
 
 /* Per run and instruction: it is on the critical path. */
 static bool **critical_of(const struct drawing *drawing) {
-    const struct sim_path *path = &drawing->outlook->forecast.path;
+    const struct sim_path *path = &drawing->view->forecast.path;
     bool **critical = MEM_ARRAY(bool *, drawing->result->run_count + 1);
     for (int r = 0; r < drawing->result->run_count; r++)
         critical[r] = MEM_ARRAY(bool, body_of(drawing, r)->count + 1);
@@ -173,7 +172,7 @@ static bool **critical_of(const struct drawing *drawing) {
 
 static void fill(struct drawing *drawing) {
     int runs = drawing->result->run_count;
-    bool **critical = critical_of(drawing);
+    SCOPED_FREE bool **critical = critical_of(drawing);
     drawing->lane = MEM_ARRAY(struct timeline_lane, runs + 1);
     drawing->row = MEM_ARRAY(struct timeline_row, runs + 1);
     for (int r = 0; r < runs; r++) {
@@ -182,11 +181,10 @@ static void fill(struct drawing *drawing) {
         add_row(drawing, r);
         free(critical[r]);
     }
-    free(critical);
 }
 
 static struct timeline_figures figures_of(const struct drawing *drawing) {
-    const struct forecast *forecast = &drawing->outlook->forecast;
+    const struct forecast *forecast = &drawing->view->forecast;
     bool sure = forecast->low == forecast->high;
     return (struct timeline_figures){.step = forecast->result.step * drawing->scale,
                                      .step_low = sure ? NAN : forecast->low * drawing->scale,
@@ -198,24 +196,19 @@ static struct timeline_figures figures_of(const struct drawing *drawing) {
 }
 
 static void set_texts(struct drawing *drawing) {
-    const struct run_config *config = &drawing->outlook->job->plan->config;
-    const struct view_forecast *outlook = drawing->outlook;
-    char *title = mem_format("%s, %s: forecast of a step", config->model->name,
-                             outlook->job->options.strategy),
-         *ranks = view_forecast_shape_text(outlook), *shape = mem_format("ranks: %s", ranks),
-         *unit = mem_format("times in 1/%g of the units of --costs", drawing->scale),
-         *path = view_forecast_path_text(outlook),
-         *words = mem_format("Critical path of the prediction: %s", path);
+    const struct run_config *config = &drawing->view->job->plan->config;
+    const struct view_forecast *view = drawing->view;
+    SCOPED_FREE char *title = mem_format("%s, %s: forecast of a step", config->model->name,
+                                         view->job->options.strategy),
+                     *ranks = view_forecast_shape_text(view),
+                     *shape = mem_format("ranks: %s", ranks),
+                     *unit = mem_format("times in 1/%g of the units of --costs", drawing->scale),
+                     *path = view_forecast_path_text(view),
+                     *words = mem_format("Critical path of the prediction: %s", path);
     drawing->title = arena_text(&drawing->arena, title);
     drawing->subtitle[0] = arena_text(&drawing->arena, shape);
     drawing->subtitle[1] = arena_text(&drawing->arena, unit);
     drawing->sentence[0] = arena_text(&drawing->arena, words);
-    free(title);
-    free(ranks);
-    free(shape);
-    free(unit);
-    free(path);
-    free(words);
 }
 
 static void set_timeline(struct drawing *drawing) {
@@ -223,7 +216,7 @@ static void set_timeline(struct drawing *drawing) {
         (struct timeline){.title = drawing->title,
                           .subtitle = drawing->subtitle,
                           .subtitle_count = drawing->scale > 1 ? 2 : 1,
-                          .unit = drawing->outlook->forecast.units ? TIMELINE_UNITS : TIMELINE_NS,
+                          .unit = drawing->view->forecast.units ? TIMELINE_UNITS : TIMELINE_NS,
                           .kind = drawing->kind,
                           .kind_count = (size_t)drawing->kind_count,
                           .row = drawing->row,
@@ -236,12 +229,12 @@ static void set_timeline(struct drawing *drawing) {
                           .sentence_count = 1};
 }
 
-void drawing_open(const struct view_forecast *outlook, struct drawing *out) {
-    const struct forecast *forecast = &outlook->forecast;
+void drawing_open(const struct view_forecast *view, struct drawing *out) {
+    const struct forecast *forecast = &view->forecast;
     CHECK(forecast->input.record, "a forecast that kept no instructions");
-    *out = (struct drawing){.outlook = outlook,
+    *out = (struct drawing){.view = view,
                             .result = &forecast->result,
-                            .scale = scale_of(outlook),
+                            .scale = scale_of(view),
                             .texts = forecast->result.instructions / FORECAST_STEPS <= DRAW_TEXTS};
     fill(out);
     set_texts(out);
@@ -257,16 +250,14 @@ void drawing_close(struct drawing *drawing) {
     arena_free(&drawing->arena);
 }
 
-enum status view_forecast_draw(const struct view_forecast *outlook, const char *path) {
-    const struct forecast *forecast = &outlook->forecast;
+enum status view_forecast_draw(const struct view_forecast *view, const char *path) {
+    const struct forecast *forecast = &view->forecast;
     if (!forecast->input.record)
         return fail(STATUS_USAGE,
                     "--draw %s: %lld instructions a step are too many to draw\n"
                     "  fewer ranks or micro-batches",
                     path, (long long)(forecast->result.instructions / FORECAST_STEPS));
-    struct drawing drawing;
-    drawing_open(outlook, &drawing);
-    enum status status = draw_write(path, &drawing.timeline);
-    drawing_close(&drawing);
-    return status;
+    SCOPED(drawing_close) struct drawing drawing = {0};
+    drawing_open(view, &drawing);
+    return draw_write(path, &drawing.timeline);
 }

@@ -29,7 +29,7 @@ static void as_slurm(const char *text) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static const struct network_address address = {"eth0", "10.1.2.3", 2, 16, true, false};
+    static const struct network_address address = {"eth0", "10.1.2.3", 2, true, false};
     char *text = calloc(1, size + 1);
     if (!text) abort();
     memcpy(text, data, size);

@@ -93,11 +93,10 @@ static void compare_norms(struct world *world, const struct rank *rank) {
         if (rank->norms[s] != world->at[s + 1].norm) world_wrong(world, "another norm");
 }
 
-/* Behind the last instruction of a list; false where something is still under way. The norm of a
- * step and its gathers may be, until the next one needs them or another list begins. */
+/* Behind the last instruction of a list; false where something is still under way that must not. */
 static bool end_list(struct world *world, struct rank *rank) {
     bool goes_on = list_is_step(rank->list) && list_is_step(world->phases[rank->phase + 1]);
-    if (!(goes_on ? await_step : await_everything)(world, rank)) return false;
+    if (!await_list(world, rank, goes_on)) return false;
     rank->step += list_is_step(rank->list);
     compare(world, rank);
     rank->ended = ++rank->phase == world->phase_count;

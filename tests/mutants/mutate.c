@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "program/resource.h"
 
 const char *const mutation_words[MUTATION_COUNT] = {
 #define ROW(NAME, words) words,
@@ -26,6 +27,7 @@ struct program *mutant_copy(const struct program *program) {
     copy->group_count = program->group_count;
     copy->credits = program->credits;
     copy->sliced = program->sliced;
+    copy->lasting = program->lasting;
     memcpy(copy->tie, program->tie, sizeof copy->tie);
     copy->tie_count = program->tie_count;
     for (int k = 1; k < program->kind_count; k++) program_begin(copy, 0);
@@ -203,10 +205,10 @@ static bool change_tie(struct spot *spot, int *old, int *now) {
 static bool change_header(struct spot *spot) {
     struct program *program = spot->program;
     struct grid *grid = &program->grid;
-    int old = 0, now = 0, which = dice_roll(spot->dice, 7);
+    int old = 0, now = 0, which = dice_roll(spot->dice, 8);
     bool can = true;
     static const char *const fields[] = {"sum",    "credits", "micro-batches", "v-shape",
-                                         "stages", "sliced",  "tied"};
+                                         "stages", "sliced",  "lasting",       "tied"};
     switch (which) {
     case 0:
         old = (int)program->sum, now = dice_roll(spot->dice, SUM_ORDER_COUNT);
@@ -228,6 +230,11 @@ static bool change_header(struct spot *spot) {
         break;
     case 4: can = program->tie_count == 0 && change_grid(spot, &old, &now); break;
     case 5: can = change_sliced(spot, &old, &now); break;
+    case 6:
+        old = (int)program->lasting;
+        now = old ^ 1 << (dice_roll(spot->dice, 2) ? RESOURCE_NORM : RESOURCE_PARAMS);
+        program->lasting = (unsigned)now;
+        break;
     default: can = change_tie(spot, &old, &now);
     }
     snprintf(spot->what, 160, "%s %d instead of %d", fields[which], now, old);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "program/resource.h"
 #include "world.h"
 
 bool world_wrong(struct world *world, const char *why) {
@@ -176,18 +177,16 @@ bool await_params(struct world *world, struct rank *rank, struct param_bucket *p
     return !world->wrong;
 }
 
-/* Behind the last instruction of a list; in the executor's order. */
-bool await_step(struct world *world, struct rank *rank) {
+/* Behind the last instruction of a list, in the executor's order. Where another step follows
+ * (goes_on), what the header calls lasting may stay under way. */
+bool await_list(struct world *world, struct rank *rank, bool goes_on) {
+    unsigned lasting = goes_on ? world->program->lasting : 0;
     for (int b = 0; b < rank->bucket_count * rank->own->grads; b++)
         if (!await_bucket(world, rank, &rank->buckets[b])) return false;
     for (int s = 0; s < rank->slot_count; s++)
         if (!await_slot(world, rank, &rank->slots[s])) return false;
-    return await(world, rank, &rank->count) && await(world, rank, &rank->report);
-}
-
-bool await_everything(struct world *world, struct rank *rank) {
-    if (!await_step(world, rank)) return false;
-    for (int b = 0; b < rank->bucket_count; b++)
+    if (!await(world, rank, &rank->count) || !await(world, rank, &rank->report)) return false;
+    for (int b = 0; b < rank->bucket_count && !(lasting >> RESOURCE_PARAMS & 1); b++)
         if (!await_params(world, rank, &rank->params[b])) return false;
-    return await(world, rank, &rank->squares);
+    return lasting >> RESOURCE_NORM & 1 || await(world, rank, &rank->squares);
 }

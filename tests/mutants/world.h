@@ -155,10 +155,8 @@ bool await_norm(struct world *world, struct rank *rank); /* and the losses, as c
 bool await_slot(struct world *world, struct rank *rank, struct slot *slot);
 bool await_bucket(struct world *world, struct rank *rank, struct bucket *bucket);
 bool await_params(struct world *world, struct rank *rank, struct param_bucket *params);
-/* ... all that must have come when a step ends; everything: the norm and gathers, which may come
- * later, too. */
-bool await_step(struct world *world, struct rank *rank);
-bool await_everything(struct world *world, struct rank *rank);
+/* ... all that must have come when a list ends; goes_on: it is a step, and another one follows. */
+bool await_list(struct world *world, struct rank *rank, bool goes_on);
 
 /* Local. Where things are; `bucket` is counted in its stage. */
 int chunk_of(const struct world *world, const struct instr *instr);

@@ -12,9 +12,10 @@ code() {
 }
 # says FILE WORDS
 says() { grep -q -e "$2" "$1" || { echo "$1 does not say: $2"; cat "$1"; exit 1; }; }
-# a port that is free now, below the range the system hands out; tests run beside one another
+# a port that is free now, below the range the system hands out. Tests run beside one another, with numbers of processes that
+# follow closely: their ports lie apart, so that one which moves on from a port in use does not take its neighbour's.
 free_port() {
-    port=$((12000 + $$ % 8000))
+    port=$((12000 + $$ * 37 % 8000))
     while grep -qi ":$(printf '%04X' "$port") " /proc/net/tcp; do port=$((port + 1)); done
     echo "$port"
 }

@@ -3,11 +3,12 @@
 . "$ROOT/tests/train/lib.sh"
 slow_build
 numbers() { tr -d '\n' <run/summary.json | sed -n "s/.*\"$1\": \[\([^]]*\)\].*/\1/p" | tr ',' ' '; }
+bound=2097152
 judge() {
     echo "$* measured $(numbers peak_bytes) predicted $(numbers predicted_peak_bytes)"
-    echo "$(numbers peak_bytes) $(numbers predicted_peak_bytes)" | awk '{
+    echo "$(numbers peak_bytes) $(numbers predicted_peak_bytes)" | awk -v bound=$bound '{
         for (i = 1; i <= NF / 2; i++) {
-            have = $i; off = $(i + NF / 2) - have; may = 0.05 * have > 2097152 ? 0.05 * have : 2097152
+            have = $i; off = $(i + NF / 2) - have; may = 0.05 * have > bound ? 0.05 * have : bound
             if (off < -may || off > may) { print "rank " i - 1 " is off by " off; exit 1 }
         }
         exit NF < 2 }' || exit 1
@@ -42,6 +43,11 @@ check gpt2-nano 6 --strategy 1f1b --stages 3 --replicas 2 --micro-batches 6
 narrow=cpu
 "$STRETTO" explain --model mlp --dtype bf16 --quiet >/dev/null 2>&1 || narrow=ref
 check gpt2-nano 6 --strategy 1f1b --stages 3 --replicas 2 --micro-batches 6 --dtype bf16 --device $narrow
+# What oneDNN makes at its first product of bf16, and what it copies for each, is 5 to 7 % of ranks as small as these.
+bound=1048576 text=synthetic:kind=text,seq=128,vocab=256,count=48,test_count=8 steps=8
+check gpt2-nano 6 --strategy 1f1b --stages 3 --replicas 2 --micro-batches 6 --dtype bf16 --device $narrow
+check gpt2-nano 3 --strategy 1f1b --stages 3 --micro-batches 6 --dtype bf16 --device $narrow
+bound=2097152
 # Rank 0 writes what all traced: as many steps as a trace keeps, of many instructions.
 steps=20
 check mlp 4 --strategy zb-h1 --micro-batches 32

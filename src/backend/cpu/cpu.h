@@ -115,6 +115,9 @@ enum status cpu_step(struct cpu_kernel *kernel, const struct dnn_spec *spec, int
 /* Local. Where the call asks for relu, adds a loop that applies it to output 0, whose layout is set
  * already. */
 void cpu_step_relu(struct cpu_kernel *kernel);
+/* Local. Notes what the primitive will take from malloc beside its scratchpad; cpu_step does. */
+void cpu_note_packed(struct cpu_kernel *kernel, const struct dnn_spec *spec,
+                     const_dnnl_primitive_desc_t pd);
 /* Local. Reserves scratch for loops; returns its offset. Before the first primitive step. Pieces
  * lie cpu_padded(bytes) apart. */
 size_t cpu_scratch(struct cpu_kernel *kernel, size_t bytes);

@@ -5,6 +5,7 @@
 
 #include "backend/cpu/cpu.h"
 #include "base/log.h"
+#include "op/precision.h"
 
 struct cpu_device *cpu_device_of(const struct cpu_kernel *kernel) {
     return (struct cpu_device *)kernel->base.device;
@@ -76,10 +77,63 @@ enum status cpu_step_primitive(struct cpu_kernel *kernel, dnnl_primitive_desc_t 
     return status == dnnl_success ? STATUS_OK : STATUS_NO;
 }
 
+/* --- memory that a primitive takes by itself --- */
+
+/* oneDNN's product of bf16, which it calls gemm:jit, copies blocks of both operands into memory
+ * from malloc, whatever scratchpad it has. The blocks are its own, of versions 2 and 3; an
+ * operation of [columns, depth] x [depth, rows], in its order. */
+enum {
+    BLOCK_ROWS = 384,
+    BLOCK_COLUMNS = 9984,
+    BLOCK_DEPTH = 768,
+    WHOLE_DEPTH = 384,
+    LEAST_DEPTH = 128,
+    BESIDE_BYTES = 18 << 10
+};
+
+static int64_t whole(int64_t count, int64_t most, int64_t unit) {
+    return ((count < most ? count : most) + unit - 1) / unit * unit;
+}
+
+/* One of `threads` that share a product: the rows where there are many, else the columns. */
+static size_t block_bytes(int64_t columns, int64_t rows, int64_t depth, int threads) {
+    if (depth > WHOLE_DEPTH) depth = depth < 2 * BLOCK_DEPTH ? (depth + 1) / 2 : BLOCK_DEPTH;
+    if (depth < LEAST_DEPTH) depth = LEAST_DEPTH;
+    if (rows > BLOCK_ROWS)
+        rows = (rows + threads - 1) / threads;
+    else
+        columns = (columns + threads - 1) / threads;
+    int64_t elements = depth * (whole(columns, BLOCK_COLUMNS, 48) + whole(rows, BLOCK_ROWS, 8));
+    return (size_t)elements * dtype_bytes(DTYPE_BF16) + BESIDE_BYTES;
+}
+
+/* A product of a batch is made by one thread. */
+static size_t packed_bytes(const struct dnn_spec *spec, int threads) {
+    struct dnn_blocks src, dst;
+    if (!dnn_md_blocks(spec->src, &src) || !dnn_md_blocks(spec->dst, &dst)) return 0;
+    int64_t m = dst.dim[dst.rank - 2], n = dst.dim[dst.rank - 1], k = src.dim[src.rank - 1];
+    if (spec->kind == DNN_INNER) return block_bytes(n, m, k, threads);
+    if (spec->kind == DNN_INNER_DATA) return block_bytes(k, m, n, threads);
+    if (spec->kind == DNN_INNER_WEIGHTS) {
+        size_t one = block_bytes(n, k, m, threads), other = block_bytes(k, n, m, threads);
+        return one > other ? one : other;
+    }
+    return spec->kind == DNN_MATMUL ? block_bytes(n, m, k, dst.rank > 2 ? 1 : threads) : 0;
+}
+
+void cpu_note_packed(struct cpu_kernel *kernel, const struct dnn_spec *spec,
+                     const_dnnl_primitive_desc_t pd) {
+    int threads = kernel->base.device->threads;
+    if (!op_call_is_narrow(&kernel->call) || !strstr(dnn_pd_name(pd), "gemm:jit")) return;
+    size_t bytes = (size_t)threads * packed_bytes(spec, threads);
+    if (kernel->base.packed_bytes < bytes) kernel->base.packed_bytes = bytes;
+}
+
 enum status cpu_step(struct cpu_kernel *kernel, const struct dnn_spec *spec, int count,
                      const struct cpu_bind *bind) {
     dnnl_primitive_desc_t pd = NULL;
     TRY(dnn_describe(cpu_device_of(kernel)->engine, spec, &pd));
     if (!kernel->base.name) cpu_name(kernel, "onednn:%s", dnn_pd_name(pd));
+    cpu_note_packed(kernel, spec, pd);
     return cpu_step_primitive(kernel, pd, count, bind);
 }

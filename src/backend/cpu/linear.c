@@ -77,6 +77,7 @@ static enum status create(struct cpu_kernel *kernel, struct dnn_spec *spec,
             kernel->base.out[weights->index] =
                 cpu_layout(device, &kernel->call.out[weights->index], md);
         cpu_name(kernel, "onednn:%s", dnn_pd_name(pd));
+        cpu_note_packed(kernel, spec, pd);
         status = cpu_step_primitive(kernel, pd, spec->bias ? 4 : 3, bind);
     }
     dnn_spec_free(spec);

@@ -1,6 +1,6 @@
-/* Forward alone, for who uses a trained model: every list but those of an evaluation is empty, and
- * those are the same for all schedules (between.c). There are no gradients; a stage has the one
- * slot of a round. */
+/* Forward alone, for those who use a trained model: every list but those of an evaluation is
+ * empty, and those are the same for all schedules (between.c). There are no gradients; a stage
+ * has the one slot of a round. */
 #include "base/log.h"
 #include "program/schedule.h"
 

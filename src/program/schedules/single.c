@@ -8,6 +8,7 @@
  * place of their steps run together, each in a slot and with a gradient buffer of its own, so
  * memory is that of R devices. */
 #include "base/log.h"
+#include "base/mem.h"
 #include "program/emit.h"
 
 static void put(struct pipeline_order *order, enum instr_op op, int micro) {
@@ -31,12 +32,11 @@ static void single_build(const struct schedule_config *config, const struct prog
                          int rank, struct rank_program *out) {
     int replicas = grid_cell(&config->grid, rank).replica_count, places = config->micro_batches;
     bool together = config->shares && replicas > 1, by_place = config->sum == SUM_REPLICAS_FIRST;
-    struct pipeline_order order = {0};
+    SCOPED(pipeline_order_free) struct pipeline_order order = {0};
     for (int i = 0; i < replicas * places && !together; i++)
         run_micro(&order, by_place ? i % replicas * places + i / replicas : i);
     for (int p = 0; p < places && together; p++) run_place(&order, p, replicas, places);
     emit_rank(config, program, &order, rank, out);
-    pipeline_order_free(&order);
 }
 
 /* Each of them has a gradient buffer, and each replica a slot. */

@@ -297,7 +297,7 @@ static struct dataset bad = {.ops = &bad_ops,
 
 Test(data_loader, failed_read_surfaces) {
     for (int workers = 1; workers <= 3; workers++) {
-        struct loader_config config = {.batch = 32, .no_shuffle = true, .workers = workers};
+        struct loader_config config = {.batch = 32, .evaluate = true, .workers = workers};
         struct loader *loader = start(&bad, config);
         const struct step_batch *batch;
         enum status status;

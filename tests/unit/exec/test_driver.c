@@ -30,7 +30,7 @@ struct member {
     pthread_t thread;
 };
 
-struct team {
+struct rank_set {
     struct options options;
     struct dataset *dataset;
     struct member member[RANKS];
@@ -38,11 +38,11 @@ struct team {
 };
 
 /* What the options resolve to for the stages, with a driver before them. */
-static void plan_member(const struct team *team, struct member *member) {
-    struct options options = team->options;
+static void plan_member(const struct rank_set *set, struct member *member) {
+    struct options options = set->options;
     struct resolve_place place = {.ranks = STAGES, .threads = 1};
     struct run_config config;
-    cr_assert_eq(resolve_run(&options, model_find(options.model), team->dataset, &place, &config),
+    cr_assert_eq(resolve_run(&options, model_find(options.model), set->dataset, &place, &config),
                  STATUS_OK);
     config.grid.drivers = 1;
     config.ranks = RANKS;
@@ -51,28 +51,28 @@ static void plan_member(const struct team *team, struct member *member) {
     cr_assert_eq(plan_new(&config, NULL, &member->plan), STATUS_OK);
 }
 
-static struct team *team_open(void) {
-    struct team *team = MEM_NEW(struct team);
+static struct rank_set *ranks_open(void) {
+    struct rank_set *set = MEM_NEW(struct rank_set);
     size_t heap, channels;
-    kit_options(MODEL "pmp", &team->options);
-    cr_assert_eq(resolve_data(&team->options, model_find("mlp"), &team->dataset), STATUS_OK);
+    kit_options(MODEL "pmp", &set->options);
+    cr_assert_eq(resolve_data(&set->options, model_find("mlp"), &set->dataset), STATUS_OK);
     for (int r = 0; r < RANKS; r++) {
-        team->member[r].rank = r;
-        plan_member(team, &team->member[r]);
+        set->member[r].rank = r;
+        plan_member(set, &set->member[r]);
     }
-    plan_most_shared_bytes(team->member[0].plan, &heap, &channels);
-    cr_assert_eq(comm_open_threads(RANKS, heap, channels, team->comm), STATUS_OK);
-    for (int r = 0; r < RANKS; r++) team->member[r].comm = team->comm[r];
-    return team;
+    plan_most_shared_bytes(set->member[0].plan, &heap, &channels);
+    cr_assert_eq(comm_open_threads(RANKS, heap, channels, set->comm), STATUS_OK);
+    for (int r = 0; r < RANKS; r++) set->member[r].comm = set->comm[r];
+    return set;
 }
 
-static void team_free(struct team **team) {
-    for (int r = 0; r < RANKS; r++) engine_close(&(*team)->member[r].engine);
-    for (int r = 0; r < RANKS; r++) plan_free(&(*team)->member[r].plan);
-    dataset_free(&(*team)->dataset);
-    options_free(&(*team)->options);
-    free(*team);
-    *team = NULL;
+static void ranks_free(struct rank_set **set) {
+    for (int r = 0; r < RANKS; r++) engine_close(&(*set)->member[r].engine);
+    for (int r = 0; r < RANKS; r++) plan_free(&(*set)->member[r].plan);
+    dataset_free(&(*set)->dataset);
+    options_free(&(*set)->options);
+    free(*set);
+    *set = NULL;
 }
 
 static enum status train(struct member *member) {
@@ -96,16 +96,16 @@ static void *member_main(void *argument) {
     return NULL;
 }
 
-static void team_run(struct team *team) {
+static void ranks_run(struct rank_set *set) {
     for (int r = 0; r < RANKS; r++)
-        pthread_create(&team->member[r].thread, NULL, member_main, &team->member[r]);
-    for (int r = 0; r < RANKS; r++) pthread_join(team->member[r].thread, NULL);
-    for (int r = 0; r < RANKS; r++) cr_assert_eq(team->member[r].status, STATUS_OK);
+        pthread_create(&set->member[r].thread, NULL, member_main, &set->member[r]);
+    for (int r = 0; r < RANKS; r++) pthread_join(set->member[r].thread, NULL);
+    for (int r = 0; r < RANKS; r++) cr_assert_eq(set->member[r].status, STATUS_OK);
 }
 
 Test(exec_driver, has_no_stage_and_no_memory_for_one) {
-    struct team *team = team_open();
-    const struct plan *driver = team->member[0].plan, *first = team->member[1].plan;
+    struct rank_set *set = ranks_open();
+    const struct plan *driver = set->member[0].plan, *first = set->member[1].plan;
     cr_expect_eq(driver->chunk_count, 0);
     cr_expect_eq(driver->grads, 0);
     const struct memory_estimate *of = &driver->memory;
@@ -115,15 +115,15 @@ Test(exec_driver, has_no_stage_and_no_memory_for_one) {
     cr_expect_eq(plan_step_flops(driver), 0);
     cr_expect_eq(first->chunk[0].stage, 0, "the rank behind the driver has the first stage");
     cr_expect_eq(first->eval_rounds, driver->eval_rounds);
-    team_free(&team);
+    ranks_free(&set);
 }
 
 Test(exec_driver, knows_what_the_stages_do) {
-    struct team *team = team_open();
+    struct rank_set *set = ranks_open();
     struct kit_run *one = kit_open(MODEL "single");
-    const struct member *driver = &team->member[0];
+    const struct member *driver = &set->member[0];
     struct eval_result eval;
-    team_run(team);
+    ranks_run(set);
     for (int s = 0; s < STEPS; s++) {
         struct step_result alone = kit_steps(one, 1);
         const struct step_result *step = &driver->step[s];
@@ -131,7 +131,7 @@ Test(exec_driver, knows_what_the_stages_do) {
         cr_expect_float_eq(step->loss, alone.loss, 1e-12);
         cr_expect_eq(step->grad_norm, alone.grad_norm);
         cr_expect_eq(step->lr, alone.lr);
-        cr_expect_eq(step->lr, team->member[1].step[s].lr);
+        cr_expect_eq(step->lr, set->member[1].step[s].lr);
     }
     cr_expect(!driver->engine->train && !driver->engine->eval, "a driver reads no samples");
     cr_assert_eq(engine_evaluate(one->engine, &eval), STATUS_OK);
@@ -140,7 +140,7 @@ Test(exec_driver, knows_what_the_stages_do) {
     uint64_t hash;
     cr_assert_eq(engine_param_hash(one->engine, &hash), STATUS_OK);
     cr_expect_eq(driver->params, 0);
-    cr_expect_eq(team->member[1].params + team->member[2].params, hash);
+    cr_expect_eq(set->member[1].params + set->member[2].params, hash);
     kit_close(&one);
-    team_free(&team);
+    ranks_free(&set);
 }

@@ -227,6 +227,45 @@ Test(exec_plan_change, slices) {
     expect_equal(&changed, &same, "slices, whole and back");
 }
 
+/* Trains with a plan, and with another one after so many steps; how many there are in all. */
+struct switching {
+    const struct plan *to;
+    int64_t after;
+};
+
+static const struct plan *switch_plan(void *context, int64_t steps) {
+    const struct switching *switching = context;
+    return steps == switching->after ? switching->to : NULL;
+}
+
+static int64_t steps_of_two(const char *line, const char *other, int64_t after) {
+    struct kit_run *run = kit_open(line);
+    struct options options;
+    struct kit_plan next;
+    struct course course = {0};
+    struct train_result result;
+    kit_options(other, &options);
+    cr_assert_eq(kit_plan(&options, 0, 1, run->job.dataset, &next), STATUS_OK);
+    struct switching switching = {next.plan, after};
+    struct train_config config = {.next_plan = switch_plan, .context = &switching};
+    struct train_observer observer = {
+        .context = &course, .starting = on_starting, .step = on_step, .norm = on_norm};
+    cr_assert_eq(train_all(&run->engine, &config, &observer, &result), STATUS_OK);
+    cr_expect(run->state.next.epoch == 2 && run->state.next.sample == 0);
+    engine_close(&run->engine);
+    kit_plan_free(&next);
+    options_free(&options);
+    kit_close(&run);
+    return result.steps;
+}
+
+/* An epoch of 80 samples has three steps of 32, or two of 64: both plans end with their epochs. */
+Test(exec_plan_change, ends_with_the_epochs) {
+    static const char small[] = VIT "--deal 1x4", large[] = VIT "--deal 1x4 --batch 64";
+    cr_expect_eq(steps_of_two(small, large, 2), 2 + 1 + 2);
+    cr_expect_eq(steps_of_two(large, small, 1), 1 + 1 + 3);
+}
+
 /* Samples and updates are counted apart: a plan of larger steps begins where one of them begins. */
 Test(exec_plan_change, counts_samples) {
     struct kit_run *run = kit_open(VIT "--deal 1x4 --epochs 3");

@@ -59,57 +59,57 @@ static void *member_main(void *argument) {
     return NULL;
 }
 
-struct team {
+struct rank_set {
     struct options options;
     int ranks;
     struct member member[MOST_RANKS];
     struct comm *comm[MOST_RANKS];
 };
 
-static struct team *team_open(const char *line, int ranks) {
-    struct team *team = MEM_NEW(struct team);
+static struct rank_set *ranks_open(const char *line, int ranks) {
+    struct rank_set *set = MEM_NEW(struct rank_set);
     size_t heap, channels;
-    team->ranks = ranks;
-    kit_options(line, &team->options);
+    set->ranks = ranks;
+    kit_options(line, &set->options);
     for (int r = 0; r < ranks; r++) {
-        struct member *member = &team->member[r];
+        struct member *member = &set->member[r];
         member->rank = r;
-        cr_assert_eq(kit_plan(&team->options, r, ranks, team->member[0].job.dataset, &member->job),
+        cr_assert_eq(kit_plan(&set->options, r, ranks, set->member[0].job.dataset, &member->job),
                      STATUS_OK);
     }
-    plan_most_shared_bytes(team->member[0].job.plan, &heap, &channels);
-    cr_assert_eq(comm_open_threads(ranks, heap, channels, team->comm), STATUS_OK);
-    for (int r = 0; r < ranks; r++) team->member[r].comm = team->comm[r];
-    return team;
+    plan_most_shared_bytes(set->member[0].job.plan, &heap, &channels);
+    cr_assert_eq(comm_open_threads(ranks, heap, channels, set->comm), STATUS_OK);
+    for (int r = 0; r < ranks; r++) set->member[r].comm = set->comm[r];
+    return set;
 }
 
-static void team_run(struct team *team) {
-    for (int r = 0; r < team->ranks; r++)
-        pthread_create(&team->member[r].thread, NULL, member_main, &team->member[r]);
-    for (int r = 0; r < team->ranks; r++) pthread_join(team->member[r].thread, NULL);
+static void ranks_run(struct rank_set *set) {
+    for (int r = 0; r < set->ranks; r++)
+        pthread_create(&set->member[r].thread, NULL, member_main, &set->member[r]);
+    for (int r = 0; r < set->ranks; r++) pthread_join(set->member[r].thread, NULL);
 }
 
-static void team_free(struct team **team) {
-    for (int r = 0; r < (*team)->ranks; r++) engine_close(&(*team)->member[r].engine);
-    for (int r = (*team)->ranks - 1; r >= 0; r--) kit_plan_free(&(*team)->member[r].job);
-    options_free(&(*team)->options);
-    free(*team);
-    *team = NULL;
+static void ranks_free(struct rank_set **set) {
+    for (int r = 0; r < (*set)->ranks; r++) engine_close(&(*set)->member[r].engine);
+    for (int r = (*set)->ranks - 1; r >= 0; r--) kit_plan_free(&(*set)->member[r].job);
+    options_free(&(*set)->options);
+    free(*set);
+    *set = NULL;
 }
 
-static void expect_same(const struct team *team, struct kit_run *one) {
+static void expect_same(const struct rank_set *set, struct kit_run *one) {
     struct step_result alone = kit_steps(one, -1);
     uint64_t params = 0, buffers = 0, own;
     struct eval_result eval;
-    for (int r = 0; r < team->ranks; r++) {
-        cr_assert_eq(team->member[r].status, STATUS_OK);
-        params += team->member[r].params;
-        buffers += team->member[r].buffers;
-        cr_expect_eq(team->member[r].result.grad_norm, alone.grad_norm);
-        cr_expect_float_eq(team->member[r].result.loss, alone.loss, 1e-12);
+    for (int r = 0; r < set->ranks; r++) {
+        cr_assert_eq(set->member[r].status, STATUS_OK);
+        params += set->member[r].params;
+        buffers += set->member[r].buffers;
+        cr_expect_eq(set->member[r].result.grad_norm, alone.grad_norm);
+        cr_expect_float_eq(set->member[r].result.loss, alone.loss, 1e-12);
     }
     cr_assert_eq(engine_evaluate(one->engine, &eval), STATUS_OK);
-    cr_expect_float_eq(team->member[0].eval.loss, eval.loss, 1e-12);
+    cr_expect_float_eq(set->member[0].eval.loss, eval.loss, 1e-12);
     cr_assert_eq(engine_param_hash(one->engine, &own), STATUS_OK);
     cr_expect_eq(params, own);
     cr_assert_eq(store_buffer_hash(engine_store(one->engine), &own), STATUS_OK);
@@ -117,23 +117,23 @@ static void expect_same(const struct team *team, struct kit_run *one) {
 }
 
 /* Whole steps are 3 of the 4. */
-static void expect_calls(const struct team *team) {
+static void expect_calls(const struct rank_set *set) {
     int served = 0;
-    for (int r = 1; r < team->ranks; r++) served += team->member[r].serves;
-    cr_expect_eq(team->member[0].calls, served);
-    cr_expect_geq(served, 3 * plan_calls(team->member[0].job.plan));
-    cr_expect_eq(team->member[0].serves, 0);
+    for (int r = 1; r < set->ranks; r++) served += set->member[r].serves;
+    cr_expect_eq(set->member[0].calls, served);
+    cr_expect_geq(served, 3 * plan_calls(set->member[0].job.plan));
+    cr_expect_eq(set->member[0].serves, 0);
 }
 
 static void expect_bits(const char *model, int stages, int micros) {
     char *line = mem_format("%s--micro-batches %d --strategy rpc", model, micros);
-    struct team *team = team_open(line, stages + 1);
+    struct rank_set *set = ranks_open(line, stages + 1);
     struct kit_run *one = kit_open("%s--micro-batches %d", model, micros);
-    team_run(team);
-    expect_same(team, one);
-    expect_calls(team);
+    ranks_run(set);
+    expect_same(set, one);
+    expect_calls(set);
     kit_close(&one);
-    team_free(&team);
+    ranks_free(&set);
     free(line);
 }
 
@@ -144,23 +144,23 @@ Test(exec_rpc, trains_to_the_bits_of_one_device, .timeout = 120) {
 
 Test(exec_rpc, batch_norm_and_recomputation, .timeout = 120) {
     expect_bits(MODEL("resnet8"), 2, 3);
-    struct team *team =
-        team_open(MODEL("mlp") "--micro-batches 3 --recompute always --strategy rpc", 3);
+    struct rank_set *set =
+        ranks_open(MODEL("mlp") "--micro-batches 3 --recompute always --strategy rpc", 3);
     struct kit_run *one = kit_open(MODEL("mlp") "--micro-batches 3");
-    team_run(team);
-    expect_same(team, one);
+    ranks_run(set);
+    expect_same(set, one);
     kit_close(&one);
-    team_free(&team);
+    ranks_free(&set);
 }
 
 /* All ranks stop with the same answer, the driver too, which has no gradient of its own. */
 Test(exec_rpc, a_loss_that_is_not_finite_stops_all_ranks) {
-    struct team *team = team_open(MODEL("mlp") "--strategy rpc --lr 1e38", 3);
+    struct rank_set *set = ranks_open(MODEL("mlp") "--strategy rpc --lr 1e38", 3);
     char log[4096] = "";
     log_capture(log, sizeof log);
-    team_run(team);
+    ranks_run(set);
     log_capture(NULL, 0);
     for (int r = 0; r < 3; r++)
-        cr_expect_eq(team->member[r].status, STATUS_NUMERIC, "rank %d: %s", r, log);
-    team_free(&team);
+        cr_expect_eq(set->member[r].status, STATUS_NUMERIC, "rank %d: %s", r, log);
+    ranks_free(&set);
 }

@@ -21,10 +21,10 @@ enum slicing { WHOLE, SLICED, SLICED_WITH_A_GAP, SLICED_BY_BUCKET };
 
 #define EVEN "--model mlp --data digits --device ref --threads 1 --batch 120 --steps 9 "
 
-struct team;
+struct rank_set;
 
 struct member {
-    struct team *team;
+    struct rank_set *set;
     int rank;
     struct comm *comm;
     struct kit_plan job;
@@ -38,7 +38,7 @@ struct member {
     pthread_t thread;
 };
 
-struct team {
+struct rank_set {
     struct options options;
     int ranks;
     enum slicing slicing;
@@ -74,8 +74,8 @@ static void cut_buckets(struct plan *plan) {
 
 static int own_slices(struct member *member) {
     struct plan *plan = member->job.plan;
-    if (member->team->slicing != SLICED_BY_BUCKET) {
-        bool gap = member->team->slicing == SLICED_WITH_A_GAP && member->rank > 0;
+    if (member->set->slicing != SLICED_BY_BUCKET) {
+        bool gap = member->set->slicing == SLICED_WITH_A_GAP && member->rank > 0;
         member->owned[0] = slice_of(member->comm, 0, plan->store->param_elements);
         if (gap) member->owned[0].count = 0;
         return 1;
@@ -113,16 +113,16 @@ static void slice_plan(struct member *member) {
     if (count == 1) cr_assert_eq(program_verify(plan->program, NULL), STATUS_OK);
 }
 
-/* --- teams --- */
+/* --- sets of ranks --- */
 
 static void *member_main(void *argument) {
     struct member *member = argument;
     struct engine *engine = NULL;
-    if (member->team->slicing != WHOLE) slice_plan(member);
+    if (member->set->slicing != WHOLE) slice_plan(member);
     member->training = train_fresh();
     member->status = kit_engine(member->job.plan, &member->training, &member->comm, &engine);
     member->engine = engine;
-    if (member->status == STATUS_OK) member->team->act(member);
+    if (member->status == STATUS_OK) member->set->act(member);
     if (member->status != STATUS_OK) comm_abort(engine_comm(member->engine), member->rank);
     return NULL;
 }
@@ -134,32 +134,31 @@ static const char *with_ranks(const char *line, int ranks) {
     return many;
 }
 
-static void team_open(struct team *team, const char *line, int ranks) {
-    kit_options(with_ranks(line, ranks), &team->options);
-    team->ranks = ranks;
+static void ranks_open(struct rank_set *set, const char *line, int ranks) {
+    kit_options(with_ranks(line, ranks), &set->options);
+    set->ranks = ranks;
     for (int r = 0; r < ranks; r++) {
-        struct member *member = &team->members[r];
-        *member = (struct member){.team = team, .rank = r, .folder = folder};
-        cr_assert_eq(kit_plan(&team->options, r, ranks, team->members[0].job.dataset, &member->job),
+        struct member *member = &set->members[r];
+        *member = (struct member){.set = set, .rank = r, .folder = folder};
+        cr_assert_eq(kit_plan(&set->options, r, ranks, set->members[0].job.dataset, &member->job),
                      STATUS_OK);
     }
-    cr_assert_eq(
-        comm_open_threads(ranks, plan_heap_bytes(team->members[0].job.plan), 0, team->comms),
-        STATUS_OK);
-    for (int r = 0; r < ranks; r++) team->members[r].comm = team->comms[r];
+    cr_assert_eq(comm_open_threads(ranks, plan_heap_bytes(set->members[0].job.plan), 0, set->comms),
+                 STATUS_OK);
+    for (int r = 0; r < ranks; r++) set->members[r].comm = set->comms[r];
 }
 
-static void team_run(struct team *team) {
-    for (int r = 0; r < team->ranks; r++)
-        cr_assert_eq(pthread_create(&team->members[r].thread, NULL, member_main, &team->members[r]),
+static void ranks_run(struct rank_set *set) {
+    for (int r = 0; r < set->ranks; r++)
+        cr_assert_eq(pthread_create(&set->members[r].thread, NULL, member_main, &set->members[r]),
                      0);
-    for (int r = 0; r < team->ranks; r++) pthread_join(team->members[r].thread, NULL);
+    for (int r = 0; r < set->ranks; r++) pthread_join(set->members[r].thread, NULL);
 }
 
-static void team_free(struct team *team) {
-    for (int r = 0; r < team->ranks; r++) engine_close(&team->members[r].engine);
-    for (int r = team->ranks - 1; r >= 0; r--) kit_plan_free(&team->members[r].job);
-    options_free(&team->options);
+static void ranks_free(struct rank_set *set) {
+    for (int r = 0; r < set->ranks; r++) engine_close(&set->members[r].engine);
+    for (int r = set->ranks - 1; r >= 0; r--) kit_plan_free(&set->members[r].job);
+    options_free(&set->options);
 }
 
 /* --- saving and resuming --- */
@@ -170,7 +169,7 @@ static struct checkpoint_config config_in(const struct member *member) {
 
 static void expect_state(struct member *member) {
     const struct store *have = engine_store(member->engine),
-                       *want = engine_store(member->team->like->engine);
+                       *want = engine_store(member->set->like->engine);
     for (int s = 0; s < have->layout->optimizer->state_count; s++) {
         int array = state_array(have->layout, ARRAY_STATE, s);
         const struct array_layout *of = &have->layout->arrays[array];
@@ -209,13 +208,13 @@ static void resume_and_save(struct member *member) {
 
 static void through_ranks(const char *line, int ranks, enum slicing slicing,
                           const struct kit_run *like) {
-    struct team team = {.slicing = slicing, .act = resume_and_save, .like = like};
-    team_open(&team, line, ranks);
+    struct rank_set set = {.slicing = slicing, .act = resume_and_save, .like = like};
+    ranks_open(&set, line, ranks);
     /* Who gets all from the first rank needs no folder. */
-    for (int r = 1; slicing == WHOLE && r < ranks; r++) team.members[r].folder = "/nowhere";
-    team_run(&team);
-    for (int r = 0; r < ranks; r++) cr_expect_eq(team.members[r].status, STATUS_OK);
-    team_free(&team);
+    for (int r = 1; slicing == WHOLE && r < ranks; r++) set.members[r].folder = "/nowhere";
+    ranks_run(&set);
+    for (int r = 0; r < ranks; r++) cr_expect_eq(set.members[r].status, STATUS_OK);
+    ranks_free(&set);
 }
 
 static void expect_same_files(int step, int other) {
@@ -298,15 +297,15 @@ static void resume_only(struct member *member) {
 /* Each rank finds all that it holds, but some tensors are nobody's. */
 Test(exec_sliced, tensors_that_no_rank_holds_are_refused) {
     struct kit_run *one = kit_open(EVEN);
-    struct team team = {.slicing = SLICED_WITH_A_GAP, .act = resume_only};
+    struct rank_set set = {.slicing = SLICED_WITH_A_GAP, .act = resume_only};
     save(one, 9, -1);
-    team_open(&team, EVEN, 3);
+    ranks_open(&set, EVEN, 3);
     log_capture(said, sizeof said);
-    team_run(&team);
+    ranks_run(&set);
     log_capture(NULL, 0);
-    for (int r = 0; r < 3; r++) cr_expect_eq(team.members[r].state.saved_step, STATUS_DATA);
+    for (int r = 0; r < 3; r++) cr_expect_eq(set.members[r].state.saved_step, STATUS_DATA);
     cr_expect(strstr(said, "optimizer has") && strstr(said, "tensors, the ranks hold"), "%s", said);
-    team_free(&team);
+    ranks_free(&set);
     kit_close(&one);
 }
 
@@ -320,45 +319,45 @@ static void save_once(struct member *member) {
     member->state.saved_step = status;
 }
 
-static void expect_none_saved(struct team *team, enum status want) {
+static void expect_none_saved(struct rank_set *set, enum status want) {
     log_capture(said, sizeof said);
-    team_run(team);
+    ranks_run(set);
     log_capture(NULL, 0);
-    for (int r = 0; r < team->ranks; r++) {
-        cr_expect_eq(team->members[r].status, STATUS_OK);
-        cr_expect_eq(team->members[r].state.saved_step, want, "rank %d", r);
-        cr_expect_eq(comm_blamed(team->comms[r]), 1);
+    for (int r = 0; r < set->ranks; r++) {
+        cr_expect_eq(set->members[r].status, STATUS_OK);
+        cr_expect_eq(set->members[r].state.saved_step, want, "rank %d", r);
+        cr_expect_eq(comm_blamed(set->comms[r]), 1);
     }
     cr_expect(!has(".step-00000000.tmp") && !has("step-00000000"));
-    team_free(team);
+    ranks_free(set);
 }
 
 Test(exec_sliced, a_rank_that_is_not_ready_stops_all) {
-    struct team team = {.slicing = SLICED, .act = save_once};
-    team_open(&team, EVEN, 3);
-    expect_none_saved(&team, STATUS_NUMERIC);
+    struct rank_set set = {.slicing = SLICED, .act = save_once};
+    ranks_open(&set, EVEN, 3);
+    expect_none_saved(&set, STATUS_NUMERIC);
 }
 
 /* The folder is not where this rank looks: its host does not share the disk. */
 Test(exec_sliced, a_rank_that_cannot_write_stops_all) {
-    struct team team = {.slicing = SLICED, .act = save_once};
-    team_open(&team, EVEN, 3);
-    for (int r = 0; r < 3; r++) team.members[r].state.step = 1;
-    team.members[1].folder = "/nowhere";
-    expect_none_saved(&team, STATUS_DATA);
+    struct rank_set set = {.slicing = SLICED, .act = save_once};
+    ranks_open(&set, EVEN, 3);
+    for (int r = 0; r < 3; r++) set.members[r].state.step = 1;
+    set.members[1].folder = "/nowhere";
+    expect_none_saved(&set, STATUS_DATA);
     cr_expect(strstr(said, "/nowhere/.step-00000000.tmp") && strstr(said, "--out"), "%s", said);
 }
 
 /* Of replicas that hold the same, the others need no folder. */
 Test(exec_sliced, who_writes_nothing_needs_no_folder) {
-    struct team team = {.slicing = WHOLE, .act = save_once};
-    team_open(&team, EVEN, 2);
-    for (int r = 0; r < 2; r++) team.members[r].state.step = 1;
-    team.members[1].folder = "/nowhere";
-    team_run(&team);
-    for (int r = 0; r < 2; r++) cr_expect_eq(team.members[r].state.saved_step, STATUS_OK);
+    struct rank_set set = {.slicing = WHOLE, .act = save_once};
+    ranks_open(&set, EVEN, 2);
+    for (int r = 0; r < 2; r++) set.members[r].state.step = 1;
+    set.members[1].folder = "/nowhere";
+    ranks_run(&set);
+    for (int r = 0; r < 2; r++) cr_expect_eq(set.members[r].state.saved_step, STATUS_OK);
     cr_expect(has("step-00000000") && !file_exists("/nowhere"));
-    team_free(&team);
+    ranks_free(&set);
 }
 
 /* --- evaluation --- */
@@ -389,11 +388,11 @@ static void train_and_evaluate(struct member *member) {
 Test(exec_sliced, ranks_evaluate_what_is_saved) {
     const char *line = "--model resnet8 --device cpu --threads 1 --batch 12 --steps 9 "
                        "--data synthetic:count=48,test_count=13,size=8";
-    struct team team = {.act = train_and_evaluate};
+    struct rank_set set = {.act = train_and_evaluate};
     struct eval_result one;
-    team_open(&team, line, 2);
-    team_run(&team);
-    const struct member *members = team.members;
+    ranks_open(&set, line, 2);
+    ranks_run(&set);
+    const struct member *members = set.members;
     for (int r = 0; r < 2; r++) cr_assert_eq(members[r].status, STATUS_OK);
     cr_expect_neq(statistics(members[0].engine), statistics(members[1].engine));
     cr_expect_eq(members[0].eval.loss, members[1].eval.loss);
@@ -403,5 +402,5 @@ Test(exec_sliced, ranks_evaluate_what_is_saved) {
     cr_assert_eq(engine_evaluate(run->engine, &one), STATUS_OK);
     cr_expect_float_eq(one.loss, members[0].eval.loss, 1e-6);
     kit_close(&run);
-    team_free(&team);
+    ranks_free(&set);
 }

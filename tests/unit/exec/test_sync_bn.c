@@ -43,51 +43,50 @@ static void *member_main(void *argument) {
     return NULL;
 }
 
-/* A run of the options' -n ranks to its end; the caller frees it with team_free. */
-struct team {
+/* A run of the options' -n ranks to its end; the caller frees it with ranks_free. */
+struct rank_set {
     struct options options;
     int ranks;
     struct member *members;
     struct comm **comms;
 };
 
-static struct team team_run(const char *line) {
-    struct team team = {0};
-    kit_options(line, &team.options);
-    team.ranks = (int)team.options.local_ranks;
-    team.members = MEM_ARRAY(struct member, team.ranks);
-    team.comms = MEM_ARRAY(struct comm *, team.ranks);
-    for (int r = 0; r < team.ranks; r++) {
-        struct member *member = &team.members[r];
-        *member = (struct member){.options = &team.options, .rank = r, .ranks = team.ranks};
-        cr_assert_eq(
-            kit_plan(&team.options, r, team.ranks, team.members[0].job.dataset, &member->job),
-            STATUS_OK);
+static struct rank_set ranks_run(const char *line) {
+    struct rank_set set = {0};
+    kit_options(line, &set.options);
+    set.ranks = (int)set.options.local_ranks;
+    set.members = MEM_ARRAY(struct member, set.ranks);
+    set.comms = MEM_ARRAY(struct comm *, set.ranks);
+    for (int r = 0; r < set.ranks; r++) {
+        struct member *member = &set.members[r];
+        *member = (struct member){.options = &set.options, .rank = r, .ranks = set.ranks};
+        cr_assert_eq(kit_plan(&set.options, r, set.ranks, set.members[0].job.dataset, &member->job),
+                     STATUS_OK);
     }
     cr_assert_eq(
-        comm_open_threads(team.ranks, plan_heap_bytes(team.members[0].job.plan), 0, team.comms),
+        comm_open_threads(set.ranks, plan_heap_bytes(set.members[0].job.plan), 0, set.comms),
         STATUS_OK);
-    for (int r = 0; r < team.ranks; r++) {
-        team.members[r].comm = team.comms[r];
-        pthread_create(&team.members[r].thread, NULL, member_main, &team.members[r]);
+    for (int r = 0; r < set.ranks; r++) {
+        set.members[r].comm = set.comms[r];
+        pthread_create(&set.members[r].thread, NULL, member_main, &set.members[r]);
     }
-    for (int r = 0; r < team.ranks; r++) pthread_join(team.members[r].thread, NULL);
-    return team;
+    for (int r = 0; r < set.ranks; r++) pthread_join(set.members[r].thread, NULL);
+    return set;
 }
 
-static void team_free(struct team *team) {
-    for (int r = 0; r < team->ranks; r++) engine_close(&team->members[r].engine);
-    for (int r = team->ranks - 1; r >= 0; r--) kit_plan_free(&team->members[r].job);
-    options_free(&team->options);
-    free(team->members);
-    free(team->comms);
+static void ranks_free(struct rank_set *set) {
+    for (int r = 0; r < set->ranks; r++) engine_close(&set->members[r].engine);
+    for (int r = set->ranks - 1; r >= 0; r--) kit_plan_free(&set->members[r].job);
+    options_free(&set->options);
+    free(set->members);
+    free(set->comms);
 }
 
-static uint64_t hash_of(const struct team *team, int rank) {
-    const struct store *store = engine_store(team->members[rank].engine);
+static uint64_t hash_of(const struct rank_set *set, int rank) {
+    const struct store *store = engine_store(set->members[rank].engine);
     uint64_t params, buffers;
-    cr_assert_eq(team->members[rank].status, STATUS_OK);
-    cr_assert_eq(engine_param_hash(team->members[rank].engine, &params), STATUS_OK);
+    cr_assert_eq(set->members[rank].status, STATUS_OK);
+    cr_assert_eq(engine_param_hash(set->members[rank].engine, &params), STATUS_OK);
     cr_assert_eq(store_buffer_hash(store, &buffers), STATUS_OK);
     return params ^ buffers;
 }
@@ -140,14 +139,14 @@ static void check_like_one_rank(int ranks, int micros, int count) {
     struct kit_run *one = kit_open("%s", line);
     kit_steps(one, -1);
     snprintf(many, sizeof many, "%s -n %d --sync-bn", line, ranks);
-    struct team team = team_run(many);
+    struct rank_set set = ranks_run(many);
     for (int r = 0; r < ranks; r++)
-        cr_expect_eq(hash_of(&team, r), hash_of(&team, 0), "%s: rank %d", many, r);
+        cr_expect_eq(hash_of(&set, r), hash_of(&set, 0), "%s: rank %d", many, r);
     const struct store *want = engine_store(one->engine),
-                       *have = engine_store(team.members[0].engine);
+                       *have = engine_store(set.members[0].engine);
     cr_expect_lt(params_apart(want, have), 2e-5, "%s: %g", many, params_apart(want, have));
     cr_expect_lt(buffers_apart(want, have), 2e-5, "%s: %g", many, buffers_apart(want, have));
-    team_free(&team);
+    ranks_free(&set);
     kit_close(&one);
 }
 
@@ -172,21 +171,21 @@ Test(exec_sync_bn, a_rank_without_samples) {
  */
 Test(exec_sync_bn, without_it_ranks_have_their_own_statistics) {
     const char *line = BN "--data synthetic:count=24,test_count=4,size=8 --epochs 1 -n 2";
-    struct team team = team_run(line);
-    const struct store *a = engine_store(team.members[0].engine),
-                       *b = engine_store(team.members[1].engine);
+    struct rank_set set = ranks_run(line);
+    const struct store *a = engine_store(set.members[0].engine),
+                       *b = engine_store(set.members[1].engine);
     cr_expect_eq(params_apart(a, b), 0);
     cr_expect_gt(buffers_apart(a, b), 1e-3);
-    team_free(&team);
+    ranks_free(&set);
 }
 
 Test(exec_sync_bn, the_same_bits_again) {
     const char *line = BN "--data synthetic:count=18,test_count=4,size=8 --epochs 2 -n 3 "
                           "--micro-batches 2 --sync-bn --sum tree";
-    struct team first = team_run(line), second = team_run(line);
+    struct rank_set first = ranks_run(line), second = ranks_run(line);
     cr_expect_eq(hash_of(&first, 0), hash_of(&second, 2));
-    team_free(&first);
-    team_free(&second);
+    ranks_free(&first);
+    ranks_free(&second);
 }
 
 #define WIDE                                                                                       \
@@ -205,18 +204,18 @@ static int64_t exchanges_foretold(const struct plan *plan, int rank) {
 Test(exec_sync_bn, long_vectors_go_in_pieces) {
     struct kit_run *one = kit_open(WIDE);
     kit_steps(one, -1);
-    struct team team = team_run(WIDE "-n 2 --sync-bn");
+    struct rank_set set = ranks_run(WIDE "-n 2 --sync-bn");
     const struct store *want = engine_store(one->engine),
-                       *have = engine_store(team.members[1].engine);
-    cr_assert_eq(team.members[1].status, STATUS_OK);
+                       *have = engine_store(set.members[1].engine);
+    cr_assert_eq(set.members[1].status, STATUS_OK);
     cr_expect_lt(params_apart(want, have), 1e-4, "%g", params_apart(want, have));
     cr_expect_lt(buffers_apart(want, have), 1e-4, "%g", buffers_apart(want, have));
-    for (int r = 0; r < team.ranks; r++) {
-        int64_t foretold = exchanges_foretold(team.members[r].job.plan, r);
+    for (int r = 0; r < set.ranks; r++) {
+        int64_t foretold = exchanges_foretold(set.members[r].job.plan, r);
         cr_expect_gt(foretold, 2 * 20, "resnet18 has 20 batch norms, five of them wide");
-        cr_expect_eq(team.members[r].exchanges, foretold);
+        cr_expect_eq(set.members[r].exchanges, foretold);
     }
-    team_free(&team);
+    ranks_free(&set);
     kit_close(&one);
 }
 
@@ -261,9 +260,9 @@ Test(exec_sync_bn, one_device_has_the_bits_of_ranks) {
         kit_steps(one, -1);
         snprintf(many, sizeof many, "%s -n %d --micro-batches %d", line, rows[i].ranks,
                  rows[i].micros);
-        struct team team = team_run(many);
-        cr_expect_eq(kit_hash(one), hash_of(&team, 0), "%s", many);
-        team_free(&team);
+        struct rank_set set = ranks_run(many);
+        cr_expect_eq(kit_hash(one), hash_of(&set, 0), "%s", many);
+        ranks_free(&set);
         kit_close(&one);
     }
 }

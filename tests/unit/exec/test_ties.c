@@ -72,65 +72,65 @@ static void *member_main(void *argument) {
     return NULL;
 }
 
-struct team {
+struct rank_set {
     struct options options;
     int ranks;
     struct member member[MOST_RANKS];
     struct comm *comm[MOST_RANKS];
 };
 
-static void team_open(struct team *team, const char *line, int ranks) {
+static void ranks_open(struct rank_set *set, const char *line, int ranks) {
     size_t heap = 0, channels = 0;
-    *team = (struct team){.ranks = ranks};
-    kit_options(line, &team->options);
+    *set = (struct rank_set){.ranks = ranks};
+    kit_options(line, &set->options);
     for (int r = 0; r < ranks; r++) {
-        struct member *member = &team->member[r];
+        struct member *member = &set->member[r];
         member->rank = r;
-        cr_assert_eq(kit_plan(&team->options, r, ranks, team->member[0].job.dataset, &member->job),
+        cr_assert_eq(kit_plan(&set->options, r, ranks, set->member[0].job.dataset, &member->job),
                      STATUS_OK);
         size_t own = plan_heap_bytes(member->job.plan),
                rings = plan_channel_bytes(member->job.plan);
         if (own > heap) heap = own;
         if (rings > channels) channels = rings;
     }
-    cr_assert_eq(comm_open_threads(ranks, heap, channels, team->comm), STATUS_OK);
-    for (int r = 0; r < ranks; r++) team->member[r].comm = team->comm[r];
+    cr_assert_eq(comm_open_threads(ranks, heap, channels, set->comm), STATUS_OK);
+    for (int r = 0; r < ranks; r++) set->member[r].comm = set->comm[r];
 }
 
-static void team_run(struct team *team) {
-    for (int r = 0; r < team->ranks; r++)
-        pthread_create(&team->member[r].thread, NULL, member_main, &team->member[r]);
-    for (int r = 0; r < team->ranks; r++) pthread_join(team->member[r].thread, NULL);
-    for (int r = 0; r < team->ranks; r++) cr_assert_eq(team->member[r].status, STATUS_OK);
+static void ranks_run(struct rank_set *set) {
+    for (int r = 0; r < set->ranks; r++)
+        pthread_create(&set->member[r].thread, NULL, member_main, &set->member[r]);
+    for (int r = 0; r < set->ranks; r++) pthread_join(set->member[r].thread, NULL);
+    for (int r = 0; r < set->ranks; r++) cr_assert_eq(set->member[r].status, STATUS_OK);
 }
 
-static void team_free(struct team *team) {
-    for (int r = 0; r < team->ranks; r++) engine_close(&team->member[r].engine);
-    for (int r = team->ranks - 1; r >= 0; r--) kit_plan_free(&team->member[r].job);
-    options_free(&team->options);
+static void ranks_free(struct rank_set *set) {
+    for (int r = 0; r < set->ranks; r++) engine_close(&set->member[r].engine);
+    for (int r = set->ranks - 1; r >= 0; r--) kit_plan_free(&set->member[r].job);
+    options_free(&set->options);
 }
 
 /* One of the two ranks answers for what they share: hashes of all are those of the model. */
 static void expect_bits(const char *model, const char *strategy, int stages, int replicas) {
-    struct team *team = MEM_NEW(struct team);
+    struct rank_set *set = MEM_NEW(struct rank_set);
     struct kit_run *one = kit_open("%s--deal %dx2", model, replicas);
     char *line = mem_format("%s--strategy %s --stages %d --replicas %d --micro-batches 2", model,
                             strategy, stages, replicas);
     double norm = kit_steps(one, -1).grad_norm;
-    team_open(team, line, stages * replicas);
-    team_run(team);
+    ranks_open(set, line, stages * replicas);
+    ranks_run(set);
     for (int pipeline = 0; pipeline < replicas; pipeline++) {
         uint64_t hash = 0;
-        for (int p = 0; p < stages; p++) hash += team->member[pipeline * stages + p].hash;
+        for (int p = 0; p < stages; p++) hash += set->member[pipeline * stages + p].hash;
         cr_expect_eq(hash, kit_hash(one), "%s", line);
     }
-    for (int r = 0; r < team->ranks; r++) {
-        cr_expect_eq(team->member[r].norm, norm, "%s", line);
-        cr_expect_eq(team->member[r].equal, STATUS_OK, "%s", line);
+    for (int r = 0; r < set->ranks; r++) {
+        cr_expect_eq(set->member[r].norm, norm, "%s", line);
+        cr_expect_eq(set->member[r].equal, STATUS_OK, "%s", line);
     }
     kit_close(&one);
-    team_free(team);
-    free(team);
+    ranks_free(set);
+    free(set);
     free(line);
 }
 
@@ -151,34 +151,34 @@ Test(exec_ties, a_replica_without_samples_takes_part) {
 
 /* A copy costs what the parameter costs: value, gradient and state. */
 Test(exec_ties, a_copy_is_in_the_estimate) {
-    struct team *team = MEM_NEW(struct team);
-    team_open(team, MODEL "--strategy 1f1b --stages 2 --micro-batches 2", 2);
+    struct rank_set *set = MEM_NEW(struct rank_set);
+    ranks_open(set, MODEL "--strategy 1f1b --stages 2 --micro-batches 2", 2);
     size_t bytes = 0, elements = 0;
     int index;
     for (int r = 0; r < 2; r++) {
-        cr_expect_eq(item_of(&team->member[r], &index)->copy, r == 1);
-        bytes += team->member[r].job.plan->memory.params;
-        bytes += team->member[r].job.plan->memory.state;
+        cr_expect_eq(item_of(&set->member[r], &index)->copy, r == 1);
+        bytes += set->member[r].job.plan->memory.params;
+        bytes += set->member[r].job.plan->memory.state;
     }
-    const struct graph *graph = team->member[0].job.plan->micro[0].graph;
+    const struct graph *graph = set->member[0].job.plan->micro[0].graph;
     for (int p = 0; p < graph->param_count; p++)
         elements += (size_t)state_param_span(graph, p) * (p == index ? 2 : 1);
     cr_expect_eq(bytes, elements * sizeof(float) * 3);
-    team_free(team);
-    free(team);
+    ranks_free(set);
+    free(set);
 }
 
 Test(exec_ties, copies_that_differ_are_found) {
     for (int rank = 0; rank < 2; rank++) {
-        struct team *team = MEM_NEW(struct team);
-        team_open(team, MODEL "--strategy 1f1b --stages 2 --micro-batches 2", 2);
-        team->member[rank].spoil = true;
-        team_run(team);
+        struct rank_set *set = MEM_NEW(struct rank_set);
+        ranks_open(set, MODEL "--strategy 1f1b --stages 2 --micro-batches 2", 2);
+        set->member[rank].spoil = true;
+        ranks_run(set);
         for (int r = 0; r < 2; r++) {
-            cr_expect_eq(team->member[r].equal, STATUS_OK);
-            cr_expect_eq(team->member[r].spoilt, STATUS_BUG);
+            cr_expect_eq(set->member[r].equal, STATUS_OK);
+            cr_expect_eq(set->member[r].spoilt, STATUS_BUG);
         }
-        team_free(team);
-        free(team);
+        ranks_free(set);
+        free(set);
     }
 }

@@ -40,40 +40,40 @@ static void *member_main(void *argument) {
 }
 
 enum { MOST = 4 };
-struct team {
+struct rank_set {
     struct options options;
     int ranks;
     struct member member[MOST];
 };
 
-static void team_run(struct team *team, const char *line) {
+static void ranks_run(struct rank_set *set, const char *line) {
     struct comm *comms[MOST];
     size_t heap = 0;
-    *team = (struct team){0};
-    kit_options(line, &team->options);
-    team->ranks = (int)team->options.local_ranks;
-    for (int r = 0; r < team->ranks; r++) {
-        struct member *member = &team->member[r];
+    *set = (struct rank_set){0};
+    kit_options(line, &set->options);
+    set->ranks = (int)set->options.local_ranks;
+    for (int r = 0; r < set->ranks; r++) {
+        struct member *member = &set->member[r];
         member->rank = r;
         cr_assert_eq(
-            kit_plan(&team->options, r, team->ranks, team->member[0].job.dataset, &member->job),
+            kit_plan(&set->options, r, set->ranks, set->member[0].job.dataset, &member->job),
             STATUS_OK);
         size_t own = plan_heap_bytes(member->job.plan);
         if (own > heap) heap = own;
     }
-    cr_assert_eq(comm_open_threads(team->ranks, heap, 0, comms), STATUS_OK);
-    for (int r = 0; r < team->ranks; r++) {
-        team->member[r].comm = comms[r];
-        pthread_create(&team->member[r].thread, NULL, member_main, &team->member[r]);
+    cr_assert_eq(comm_open_threads(set->ranks, heap, 0, comms), STATUS_OK);
+    for (int r = 0; r < set->ranks; r++) {
+        set->member[r].comm = comms[r];
+        pthread_create(&set->member[r].thread, NULL, member_main, &set->member[r]);
     }
-    for (int r = 0; r < team->ranks; r++) pthread_join(team->member[r].thread, NULL);
-    for (int r = 0; r < team->ranks; r++) cr_assert_eq(team->member[r].status, STATUS_OK);
+    for (int r = 0; r < set->ranks; r++) pthread_join(set->member[r].thread, NULL);
+    for (int r = 0; r < set->ranks; r++) cr_assert_eq(set->member[r].status, STATUS_OK);
 }
 
-static void team_free(struct team *team) {
-    for (int r = 0; r < team->ranks; r++) engine_close(&team->member[r].engine);
-    for (int r = team->ranks - 1; r >= 0; r--) kit_plan_free(&team->member[r].job);
-    options_free(&team->options);
+static void ranks_free(struct rank_set *set) {
+    for (int r = 0; r < set->ranks; r++) engine_close(&set->member[r].engine);
+    for (int r = set->ranks - 1; r >= 0; r--) kit_plan_free(&set->member[r].job);
+    options_free(&set->options);
 }
 
 /* --- bits --- */
@@ -96,21 +96,21 @@ static const char *const ways[][2] = {
 Test(exec_zero, slices_train_and_evaluate_as_one_device) {
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         char line[512];
-        struct team team;
+        struct rank_set set;
         struct eval_result evaluation;
         uint64_t params;
         snprintf(line, sizeof line, MODEL "--micro-batches 3 -n 2 --strategy ddp %s", ways[i][0]);
-        team_run(&team, line);
+        ranks_run(&set, line);
         struct kit_run *one = kit_open(MODEL "--strategy single --deal 2x3 %s", ways[i][1]);
         kit_steps(one, -1);
         cr_assert_eq(engine_evaluate(one->engine, &evaluation), STATUS_OK);
         cr_assert_eq(engine_param_hash(one->engine, &params), STATUS_OK);
-        for (int r = 0; r < team.ranks; r++) {
-            cr_expect_eq(team.member[r].params, params, "%s, rank %d", ways[i][0], r);
-            cr_expect_float_eq(team.member[r].loss, evaluation.loss, 1e-12, "%s", ways[i][0]);
+        for (int r = 0; r < set.ranks; r++) {
+            cr_expect_eq(set.member[r].params, params, "%s, rank %d", ways[i][0], r);
+            cr_expect_float_eq(set.member[r].loss, evaluation.loss, 1e-12, "%s", ways[i][0]);
         }
         kit_close(&one);
-        team_free(&team);
+        ranks_free(&set);
     }
 }
 
@@ -155,23 +155,23 @@ Test(exec_zero, a_rank_holds_what_its_stage_says) {
     for (size_t i = 0; i < sizeof formulas / sizeof formulas[0]; i++) {
         const struct formula *of = &formulas[i];
         char line[512];
-        struct team team;
+        struct rank_set set;
         snprintf(
             line, sizeof line,
             "--model vit-micro --device ref --data synthetic:count=24,test_count=4,size=16 "
             "--batch 12 --steps 1 --optimizer adamw -n %d --strategy ddp --micro-batches %d %s",
             RANKS, of->micros, of->way);
-        team_run(&team, line);
-        const struct plan *plan = team.member[0].job.plan;
+        ranks_run(&set, line);
+        const struct plan *plan = set.member[0].job.plan;
         double all = (double)plan->store->param_elements, sum = 0;
         for (int r = 0; r < RANKS; r++) {
-            const struct memory_estimate *memory = &team.member[r].job.plan->memory;
-            expect_estimate(&team.member[r]);
+            const struct memory_estimate *memory = &set.member[r].job.plan->memory;
+            expect_estimate(&set.member[r]);
             sum += (double)(memory->params + memory->gradients + memory->state);
         }
         double want = RANKS * of->whole * all + of->sliced * all;
         cr_expect_float_eq(sum, want, 0.001 * want, "%s, %d micro-batches: %.0f, not %.0f", of->way,
                            of->micros, sum, want);
-        team_free(&team);
+        ranks_free(&set);
     }
 }

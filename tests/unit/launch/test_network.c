@@ -10,12 +10,12 @@
 #include "launch/network.h"
 
 static const struct network_list list = {6,
-                                         {{"lo", "127.0.0.1", AF_INET, 8, true, true},
-                                          {"docker0", "172.17.0.1", AF_INET, 16, true, false},
-                                          {"eth0", "fd00::5", AF_INET6, 64, true, false},
-                                          {"eth0", "10.1.2.3", AF_INET, 16, true, false},
-                                          {"eth1", "10.2.2.3", AF_INET, 16, false, false},
-                                          {"ib0", "192.168.7.9", AF_INET, 22, true, false}}};
+                                         {{"lo", "127.0.0.1", AF_INET, true, true},
+                                          {"docker0", "172.17.0.1", AF_INET, true, false},
+                                          {"eth0", "fd00::5", AF_INET6, true, false},
+                                          {"eth0", "10.1.2.3", AF_INET, true, false},
+                                          {"eth1", "10.2.2.3", AF_INET, false, false},
+                                          {"ib0", "192.168.7.9", AF_INET, true, false}}};
 
 static char message[1024];
 

@@ -143,7 +143,7 @@ Test(plan_ties, a_copy_is_owned_and_not_counted) {
         int64_t counted = 0;
         for (int i = 0; i < layout->counted_count; i++) counted += layout->counted[i].count;
         cr_expect_eq(counted, layout->param_elements - (p ? a->count : 0));
-        cr_expect(store_holds(a) && store_answers(a) == (p == 0));
+        cr_expect(state_holds(a) && state_answers(a) == (p == 0));
         state_layout_free(&layout);
         holdings_free(&holdings);
     }

@@ -8,7 +8,7 @@
 
 static struct options options;
 static struct job job;
-static struct view_forecast outlook;
+static struct view_forecast view;
 static struct drawing drawing;
 static struct trace *traces[4];
 static const struct trace_config empty;
@@ -20,8 +20,8 @@ static void set_up(void) {
                 "1f1b --stages 2 --data synthetic:size=8,count=64,test_count=8",
                 &options);
     cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
-    cr_assert_eq(view_forecast_open(&job, true, &outlook), STATUS_OK);
-    drawing_open(&outlook, &drawing);
+    cr_assert_eq(view_forecast_open(&job, true, &view), STATUS_OK);
+    drawing_open(&view, &drawing);
     for (int r = 0; r < 4; r++) {
         struct trace_config config = empty;
         config.rank = r, config.events_per_step = 100, config.schema = &events_schema;
@@ -32,7 +32,7 @@ static void set_up(void) {
 static void tear_down(void) {
     for (int r = 0; r < 4; r++) trace_free(&traces[r]);
     drawing_close(&drawing);
-    view_forecast_close(&outlook);
+    view_forecast_close(&view);
     job_close(&job);
     options_free(&options);
 }
@@ -68,7 +68,7 @@ static const struct timeline_interval *measured(int rank, enum instr_op op) {
 
 Test(view_drawing, every_rank_has_a_row) {
     cr_assert_eq(drawing.timeline.row_count, 4);
-    for (int r = 0; r < 4; r++) cr_expect_eq(outlook.forecast.result.rank[r].rank, r);
+    for (int r = 0; r < 4; r++) cr_expect_eq(view.forecast.result.rank[r].rank, r);
 }
 
 Test(view_drawing, a_receive_begins_with_its_send) {

@@ -1,5 +1,5 @@
-/* What a rank does in a step, before it runs: sums over its nodes. Waits are by the rules of this
- * machine's device, whatever a forecast is told: it is this machine that is waited for. */
+/* What a rank will do in a step: sums over its nodes. Limits of waits follow the rules of this
+ * machine's device, whatever costs a forecast has: it is this machine that is waited for. */
 #include "plan/plan.h"
 
 /* Micro-batches that this rank runs in a step. */
@@ -112,8 +112,11 @@ enum status plan_warm_up(const struct plan *plan) {
     const struct graph *graph = plan->micro[plan->config.forward].graph; /* the first that runs */
     const struct backend *backend = plan->device->backend;
     const struct layout *other = NULL;
-    for (int n = 0; backend->warm_up && n < graph->node_count; n++)
-        backend->warm_up(plan->device, graph->nodes[n].op);
+    for (int n = 0; backend->warm_up && n < graph->node_count; n++) {
+        const struct node *node = &graph->nodes[n];
+        bool narrow = node->in_count > 0 && dtype_is_narrow(graph->values[node->in[0]].type.dtype);
+        backend->warm_up(plan->device, node->op, narrow);
+    }
     for (int p = 0; p < graph->param_count && !other; p++) {
         const struct layout *layout = graph->values[graph->params[p].value].layout;
         if (!layout->plain) other = layout;

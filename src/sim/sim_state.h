@@ -1,7 +1,7 @@
 /* The simulator's state; private to src/sim. run.c advances ranks; wires.c has what they meet in:
  * channels and groups. */
-#ifndef SIM_ENGINE_H
-#define SIM_ENGINE_H
+#ifndef SIM_SIM_STATE_H
+#define SIM_SIM_STATE_H
 
 #include "sim/compile.h"
 #include "sim/share.h"
@@ -15,7 +15,7 @@ union sim_place {
         number; /* of a receive or an operation: which one of its channel or group; -1: none yet */
 };
 
-/* Who ended what let something begin. */
+/* The instruction whose end let something begin. */
 struct sim_cause {
     int32_t run, at;
     bool before; /* in the step before */
