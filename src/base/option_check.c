@@ -204,7 +204,20 @@ static enum status check_costs(const struct options *options) {
                         first, name);
         first = name;
     }
-    return STATUS_OK;
+    bool units = option_is_given(options, OPTION_costs) || option_is_given(options, OPTION_delay);
+    if (!units || !option_is_given(options, OPTION_hetero)) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "--%s and --hetero exclude one another\n"
+                "  laws are of passes that compute; --hetero base=20ms says what these take",
+                first);
+}
+
+/* Passes that only wait have no arithmetic to run in virtual time. */
+static enum status check_clock(const struct options *options) {
+    bool simulated = strcmp(options->clock, "virtual") == 0;
+    if (!simulated || !option_is_given(options, OPTION_delay)) return STATUS_OK;
+    return fail(STATUS_USAGE, "--delay and --clock virtual exclude one another\n"
+                              "  --hetero base=20ms gives passes that compute their time");
 }
 
 enum status options_check(struct options *options) {
@@ -217,6 +230,7 @@ enum status options_check(struct options *options) {
     TRY(check_needs(options));
     TRY(check_node(options));
     TRY(check_costs(options));
+    TRY(check_clock(options));
     if (option_is_given(options, OPTION_steps) && !option_is_given(options, OPTION_epochs)) {
         options->epochs = 0;
         options->source[OPTION_epochs] = OPTION_UNSET;

@@ -16,8 +16,8 @@ static enum status check_options(const struct options *options) {
     TRY(strategy_check(options, ranks));
     if (ranks > 1 && strategy_uses_threads(options))
         return fail(STATUS_USAGE,
-                    "srun starts ranks as processes, --strategy dp and --spawn threads run them as "
-                    "threads of one\n  --strategy ddp runs ranks as processes");
+                    "srun starts ranks as processes; --strategy dp, --spawn threads and --clock "
+                    "virtual run them as threads of one\n  --strategy ddp runs ranks as processes");
     return options_solve_batch(&solved, ranks);
 }
 

@@ -187,6 +187,7 @@ struct comm_hooks {
     void *context;
     enum status (*before)(void *context, const struct comm_event *event);
     void (*after)(void *context, const struct comm_event *event);
+    void (*waits)(void *context, bool begins); /* around a wait for other ranks; without the lock */
 };
 void comm_set_hooks(struct comm *comm, const struct comm_hooks *hooks);
 

@@ -163,7 +163,11 @@ enum status comm_wait(struct comm_request **request) {
     struct comm_request *asked = *request;
     if (!asked) return STATUS_OK;
     comm_thread_pause(asked->comm, true);
+    struct comm_hooks hooks = asked->comm->hooks;
+    bool told = hooks.waits && !asked->done;
+    if (told) hooks.waits(hooks.context, true);
     enum status status = asked->done ? STATUS_OK : await(asked);
+    if (told) hooks.waits(hooks.context, false);
     if (status == STATUS_OK)
         give_back(request);
     else

@@ -2,6 +2,7 @@
 #include "cost/cost.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "cost/key.h"
 
@@ -28,9 +29,18 @@ static enum status read_files(const struct options *options, struct costs *costs
     return cluster_read(options->cluster, costs->cluster);
 }
 
+/* Every rank has its laws: it is the one that waits. */
+static enum status read_laws(const struct options *options, struct costs *costs) {
+    if (!option_is_given(options, OPTION_hetero)) return STATUS_OK;
+    costs->hetero = MEM_NEW(struct hetero);
+    return hetero_read("--hetero", options->hetero, costs->hetero);
+}
+
 enum status cost_read(const struct options *options, bool files, struct costs **out) {
     SCOPED(cost_free) struct costs *costs = MEM_NEW(struct costs);
+    costs->simulated = strcmp(options->clock, "virtual") == 0;
     TRY(read_units(options, costs));
+    TRY(read_laws(options, costs));
     if (files) TRY(read_files(options, costs));
     *out = costs;
     costs = NULL;
@@ -41,7 +51,9 @@ void cost_free(struct costs **costs) {
     if (!*costs) return;
     if ((*costs)->profile) profile_free((*costs)->profile);
     if ((*costs)->cluster) cluster_free((*costs)->cluster);
+    if ((*costs)->hetero) hetero_free((*costs)->hetero);
     free((*costs)->units);
+    free((*costs)->hetero);
     free((*costs)->profile);
     free((*costs)->cluster);
     free(*costs);
@@ -50,6 +62,15 @@ void cost_free(struct costs **costs) {
 
 struct costs cost_of_work(const struct costs *costs) {
     return costs->delays ? cost_rules : *costs;
+}
+
+struct costs cost_at_rate(const struct costs *costs, const struct graph *graph, int micro_batches) {
+    struct costs with = *costs;
+    double flops = 0;
+    if (!costs->hetero || costs->hetero->base_ns == 0) return with;
+    for (int n = 0; n < graph->forward_count; n++) flops += cost_node_flops(graph, n);
+    with.flop_ns = costs->hetero->base_ns / (flops * (micro_batches > 1 ? micro_batches : 1));
+    return with;
 }
 
 /* --- devices --- */
@@ -85,6 +106,14 @@ double cost_rule_ns(const struct graph *graph, int node) {
     return graph->device->backend->cost_ns(graph->device, &call);
 }
 
+/* On a device of one thread, whatever this run's has. */
+static double rule_of_one_ns(const struct graph *graph, int node) {
+    struct op_call call = graph_call(graph, &graph->nodes[node]);
+    struct device one = *graph->device;
+    one.threads = 1;
+    return graph->nodes[node].kernel ? one.backend->cost_ns(&one, &call) : 0;
+}
+
 static double measured_ns(struct cost_table *table, int n, const struct op_cost *cost) {
     const struct costs *costs = table->costs;
     SCOPED(arena_free) struct arena arena = {0};
@@ -101,10 +130,16 @@ static void look_up(struct cost_table *table, int n) {
     const struct node *node = &table->graph->nodes[n];
     struct op_call call = graph_call(table->graph, node);
     struct op_cost cost = op_cost(&call);
+    if (costs->flop_ns > 0) {
+        for (int c = 0; c < cost_class_count(costs); c++)
+            table->ns[c * table->graph->node_count + n] = cost.flops * costs->flop_ns;
+        return;
+    }
     if (costs->section)
         table->ns[n] = measured_ns(table, n, &cost);
     else if (!costs->cluster)
-        table->ns[n] = cost_rule_ns(table->graph, n);
+        table->ns[n] =
+            costs->simulated ? rule_of_one_ns(table->graph, n) : cost_rule_ns(table->graph, n);
     for (int c = 0; costs->cluster && node->kernel && c < cost_class_count(costs); c++)
         table->ns[c * table->graph->node_count + n] =
             cluster_class_ns(&costs->cluster->class[c], node -> op, &cost);
@@ -128,7 +163,7 @@ static double crowd_of(const struct costs *costs, const struct cost_devices *on)
 }
 
 static double in_step_ns(const struct costs *costs, const struct cost_devices *on, double ns) {
-    if (costs->cluster) return ns;
+    if (costs->cluster || costs->flop_ns > 0) return ns;
     if (!costs->section) return ns * crowd_of(costs, on);
     double ratio = costs->section->rate[PROFILE_TOGETHER].median;
     return ns * (ratio > 0 ? ratio : 1) + costs->section->rate[PROFILE_OPERATION].median;

@@ -18,18 +18,22 @@
 
 #include "base/option.h"
 #include "cost/cluster.h"
+#include "cost/hetero.h"
 #include "cost/profile.h"
 #include "cost/units.h"
 #include "graph/range.h"
 
-/* All zero: the rules of the operations. At most one source is given. */
+/* All zero: the rules of the operations. At most one source is given, beside laws. */
 struct costs {
     struct cost_units *units; /* by hand: the same of every stage; NULL */
     bool delays;              /* these are ns, and passes wait for so long instead of computing */
     struct profile *profile;  /* NULL, or with: */
     const struct profile_section *section; /* what holds for the run */
     struct cluster *cluster;               /* NULL */
-    double crowd; /* for the rules: how many threads of ranks share a core; 0: 1 */
+    double crowd;          /* for the rules: how many threads of ranks share a core; 0: 1 */
+    struct hetero *hetero; /* laws that make ranks unequal, with any source but units; NULL */
+    bool simulated;        /* --clock virtual: each rank has a device of its own, of one thread */
+    double flop_ns; /* by the law `base`: what a node takes for each of its flops; 0: no such law */
 };
 extern const struct costs cost_rules;
 
@@ -39,6 +43,9 @@ enum status cost_read(const struct options *options, bool files, struct costs **
 void cost_free(struct costs **costs);
 /* Without delays: what work takes, whatever a run does in its place. */
 struct costs cost_of_work(const struct costs *costs);
+/* With the rate that the law `base` gives, where a mini-batch is so many micro-batches of a lowered
+ * graph: it takes that long for the forward flops of all of them. */
+struct costs cost_at_rate(const struct costs *costs, const struct graph *graph, int micro_batches);
 
 /* --- devices --- */
 
@@ -111,6 +118,7 @@ struct cost_net {
     size_t slow_count;
     struct cost_link link, group_link; /* of messages; of groups */
     struct cost_link own;              /* from a rank to itself */
+    const struct hetero *hetero;       /* laws; NULL. Links have what they say on top */
     double wake, awake; /* what a wait takes on top that is longer than `awake`: the rank slept */
     enum cost_collective collective;
 };
@@ -119,6 +127,8 @@ struct cost_net cost_net_of(const struct costs *costs, int threads);
 
 struct cost_device cost_device_of(const struct cost_net *net, int rank);
 struct cost_link cost_link(const struct cost_net *net, int from, int to);
+/* What a law says of a link on top of it: later by both, at the slower rate. */
+struct cost_link cost_longer_link(struct cost_link link, struct cost_link more);
 /* The worse of both in either respect. Over a group's members: that of the group. */
 struct cost_link cost_slower_link(struct cost_link a, struct cost_link b);
 /* One round of an operation of `size` ranks on `bytes` each: a sum of all, or an exchange. */

@@ -35,9 +35,11 @@ static struct cost_net net_of_machine(const struct profile_section *section, int
 }
 
 struct cost_net cost_net_of(const struct costs *costs, int threads) {
-    if (costs->units) return net_of_units(costs->units);
-    if (costs->cluster) return net_of_cluster(costs->cluster);
-    return net_of_machine(costs->section, threads);
+    struct cost_net net = costs->units     ? net_of_units(costs->units)
+                          : costs->cluster ? net_of_cluster(costs->cluster)
+                                           : net_of_machine(costs->section, threads);
+    net.hetero = costs->hetero;
+    return net;
 }
 
 struct cost_device cost_device_of(const struct cost_net *net, int rank) {
@@ -49,7 +51,13 @@ struct cost_device cost_device_of(const struct cost_net *net, int rank) {
 
 struct cost_link cost_link(const struct cost_net *net, int from, int to) {
     if (from == to) return net->own;
-    return net->cluster ? cluster_link(net->cluster, from, to) : net->link;
+    struct cost_link link = net->cluster ? cluster_link(net->cluster, from, to) : net->link;
+    return net->hetero ? cost_longer_link(link, hetero_link(net->hetero, from, to)) : link;
+}
+
+struct cost_link cost_longer_link(struct cost_link link, struct cost_link more) {
+    struct cost_link slower = cost_slower_link(link, more);
+    return (struct cost_link){link.latency + more.latency, slower.bytes_per_time};
 }
 
 struct cost_link cost_slower_link(struct cost_link a, struct cost_link b) {

@@ -11,6 +11,7 @@
 #include "exec/queues.h"
 #include "exec/state.h"
 #include "exec/tally.h"
+#include "exec/timed.h"
 
 const struct engine_observer *engine_watcher(const struct engine *engine) {
     static const struct engine_observer nobody = {0};
@@ -52,11 +53,14 @@ static enum status run_or_post(struct engine *engine, const struct instr *instr)
  * after an exchange is run several times. The clock is read once: where nothing was awaited, an
  * instruction begins as the one before it ended. Who times nodes wants to know the gap, too. */
 static enum status run_timed(struct engine *engine, const struct instr *instr) {
-    if (engine->state->observer.node) engine->now_ns = clock_ns();
+    if (engine->state->observer.node) engine->now_ns = engine_now(engine);
     int64_t begin = engine->now_ns, comm_before = engine->step->times.of[TIME_COMM];
     if (engine->begin_ns == 0) engine->begin_ns = begin;
     enum status status = run_or_post(engine, instr);
-    engine->now_ns = clock_ns();
+    if (engine->law.of && status == STATUS_OK) status = law_wait(engine, instr, begin, comm_before);
+    if (engine_timed_by(engine) && status == STATUS_OK && !engine->awaiting)
+        status = timed_ran(engine, instr);
+    engine->now_ns = engine_now(engine);
     int64_t spent = engine->now_ns - begin, comm = engine->step->times.of[TIME_COMM] - comm_before;
     engine->step->times.of[instr_row(instr)->time] += spent - comm;
     return status;
@@ -76,7 +80,7 @@ void engine_begin_list(struct engine *engine, enum list_name name) {
     engine->pass.instr = NULL; /* of a list that failed */
     free(engine->broadcast.first_steps);
     engine->broadcast = (struct broadcast_run){0};
-    engine->now_ns = clock_ns();
+    engine->now_ns = engine_now(engine);
     begin_next(engine);
 }
 
@@ -86,7 +90,9 @@ enum status engine_advance(struct engine *engine, bool *ended) {
     if (*ended) return STATUS_OK;
     const struct instr *instr = &engine->list->items[engine->at];
     if (!engine->begun && observer->starting)
-        observer->starting(observer->context, instr, engine->step->number, engine->now_ns);
+        observer->starting(observer->context, instr, engine->step->number,
+                           engine->meeting.clock ? clock_ns() : engine->now_ns);
+    if (!engine->begun && engine_timed_by(engine)) TRY(timed_come(engine, instr, observer));
     engine->begun = true;
     engine->awaiting = NULL;
     engine->awaited = instr;
@@ -116,14 +122,14 @@ enum status engine_wait(struct engine *engine) {
     const struct engine_observer *observer = engine_watcher(engine);
     const struct instr *waiter =
         engine->at < engine->list->count ? &engine->list->items[engine->at] : NULL;
-    int64_t begin = clock_ns();
+    int64_t begin = engine_now(engine);
     /* What others need of this rank's device comes first. */
     enum status status = engine->apart ? posted_move(engine, true) : STATUS_OK;
     if (status == STATUS_OK) status = comm_wait(engine->awaiting);
-    int64_t end = engine->now_ns = clock_ns();
+    int64_t end = engine->now_ns = engine_now(engine);
     if (status == STATUS_OK) note_wait(engine, begin, end);
     engine->awaiting = NULL;
-    if (observer->waited)
+    if (observer->waited && !engine->meeting.clock)
         observer->waited(observer->context, waiter, engine->awaited, engine->list_step, begin, end);
     return status;
 }
@@ -147,10 +153,14 @@ enum status engine_settle(struct engine *engine) {
 }
 
 static enum status run_list(struct engine *engine, bool step) {
+    const struct engine_clock *clock = engine_timed_by(engine);
+    if (clock)
+        TRY(clock->begin(clock->context, engine->comm, engine->list_name, engine->list_step));
     for (bool ended = false; !ended;) {
         TRY(engine_advance(engine, &ended));
         if (engine->awaiting) TRY(engine_wait(engine));
     }
+    if (clock) TRY(timed_end(engine, engine_watcher(engine)));
     TRY(posted_await_all(engine, step));
     if (step) return STATUS_OK;
     if (engine->list_name == LIST_EVAL) TRY(queues_read_told(engine, engine->step, TOLD_ALL));
@@ -165,5 +175,6 @@ enum status engine_run_list(struct engine *engine, enum list_name name) {
     if (!step || !list_is_step(engine->list_name)) TRY(engine_settle(engine));
     engine_begin_list(engine, name);
     enum status status = run_list(engine, step);
+    if (engine_timed_by(engine)) engine->meeting.clock->leave(engine->meeting.clock->context);
     return status == STATUS_OK ? status : failed(engine, status);
 }

@@ -47,9 +47,11 @@ static enum status train_task(void *context, int rank) {
     const struct answer_config *config = member->config;
     struct step_result result = {0};
     if (rank > 0) TRY(config->plan(config->context, rank, &member->plan));
-    struct engine_config engine = {.plan = member->plan,
-                                   .state = &member->state,
-                                   .meeting = {member, config->ranks > 1 ? open_comm : NULL}};
+    struct engine_config engine = {
+        .plan = member->plan,
+        .state = &member->state,
+        .meeting = {.context = member, .open = config->ranks > 1 ? open_comm : NULL}};
+    if (config->clock) engine.meeting.clock = config->clock(config->context, rank);
     TRY(engine_open(&engine, &member->engine));
     if (config->ready) TRY(config->ready(config->context, rank, member->engine));
     TRY(engine_start(member->engine));

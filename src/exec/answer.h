@@ -20,6 +20,8 @@ struct answer_config {
     enum status (*plan)(void *context, int rank, const struct plan **out);
     /* The rank is about to begin; NULL: nothing is to be done. */
     enum status (*ready)(void *context, int rank, struct engine *engine);
+    /* The clock of a rank's steps, once rank 0 is planned; NULL: the wall clock's. */
+    const struct engine_clock *(*clock)(void *context, int rank);
     const struct engine_observer *observers; /* [ranks]; NULL: nobody watches */
     bool keep_params;
 };

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "exec/manifest.h"
 #include "exec/saving.h"
+#include "exec/state.h"
 #include "exec/tensors.h"
 #include "exec/weights.h"
 
@@ -203,6 +204,13 @@ static enum status seal(const struct saving *saving, const struct manifest_file 
                                 .fact_count = saving->config->fact_count,
                                 .files = files,
                                 .file_count = count};
+    const struct engine_clock *clock = saving->clock;
+    SCOPED_FREE double *numbers = NULL;
+    if (clock) {
+        manifest.clock_count = clock->save(clock->context, NULL);
+        manifest.clock = numbers = MEM_ARRAY(double, manifest.clock_count);
+        clock->save(clock->context, numbers);
+    }
     SCOPED_FREE char *path = mem_format("%s/manifest.json", saving->temporary);
     TRY(manifest_write(&manifest, path));
     return folder_sync(saving->temporary);
@@ -227,6 +235,7 @@ enum status checkpoint_save(const struct checkpoint_config *config, struct engin
     struct saving saving = {
         .config = config,
         .state = state,
+        .clock = engine->meeting.clock,
         .temporary = mem_format("%s/.step-%08lld.tmp", config->folder, (long long)state->step),
         .own = {.status = (int32_t)ready}};
     enum status status = engine_save(engine, &saving);
@@ -299,6 +308,9 @@ static enum status load_files(struct engine *engine, const char *folder,
                               const struct manifest *manifest) {
     TRY(each_part(NULL, engine, folder, manifest));
     engine_seek(engine, manifest->state.step);
+    const struct engine_clock *clock = engine->meeting.clock;
+    if (clock && is_first(engine))
+        clock->load(clock->context, manifest->clock, manifest->clock_count);
     return STATUS_OK;
 }
 

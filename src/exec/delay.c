@@ -30,7 +30,10 @@ bool delays(const struct engine *engine, const struct instr *instr) {
 }
 
 enum status delay(struct engine *engine, const struct instr *instr) {
-    int64_t end_ns = clock_ns() + delay_ns(engine->plan, instr);
+    return delay_until(engine, clock_ns() + delay_ns(engine->plan, instr));
+}
+
+enum status delay_until(struct engine *engine, int64_t end_ns) {
     for (int64_t now = clock_ns(); now < end_ns; now = clock_ns()) {
         sleep_until(now + SLICE_NS < end_ns ? now + SLICE_NS : end_ns);
         engine_progress(engine);

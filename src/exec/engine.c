@@ -52,10 +52,10 @@ enum status engine_agree(struct engine *engine, enum status own) {
 
 void engine_progress(struct engine *engine) {
     if (engine->under_way == 0 || engine->comm_status != STATUS_OK) return;
-    int64_t begin = clock_ns();
+    int64_t begin = engine_now(engine);
     if (engine->apart) engine->comm_status = posted_move(engine, false);
     if (engine->comm_status == STATUS_OK) engine->comm_status = comm_progress(engine->comm);
-    engine->step->times.of[TIME_COMM] += clock_ns() - begin;
+    engine->step->times.of[TIME_COMM] += engine_now(engine) - begin;
 }
 
 struct loader_spent engine_loading(const struct engine *engine) {
@@ -264,6 +264,7 @@ static void drop_steps(struct engine *engine) {
 static enum status run_step(struct engine *engine, struct step *step) {
     int64_t hidden_before = comm_hidden_ns(engine->comm);
     step_begin(step);
+    step->begin_ns = engine_now(engine);
     step->begin = engine->state->next;
     step->lr = engine_lr(engine);
     TRY(queues_clear_told(engine, step));
@@ -304,7 +305,7 @@ enum status engine_finish(struct engine *engine, struct step_result *out) {
     enum status status = engine->plan->device->backend->event_wait(step->done);
     if (status == STATUS_OK) status = tell(engine, step);
     /* Of steps under way at once each counts from the end of the one before. */
-    int64_t now_ns = clock_ns(), before_ns = engine->finished_ns;
+    int64_t now_ns = engine_now(engine), before_ns = engine->finished_ns;
     step->times.total_ns = now_ns - (before_ns > step->begin_ns ? before_ns : step->begin_ns);
     engine->finished_ns = now_ns;
     if (status != STATUS_OK) {

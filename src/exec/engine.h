@@ -11,7 +11,7 @@
 #ifndef EXEC_ENGINE_H
 #define EXEC_ENGINE_H
 
-#include "comm/comm.h"
+#include "exec/engine_clock.h"
 #include "exec/store.h"
 #include "exec/train_state.h"
 #include "plan/plan.h"
@@ -86,9 +86,9 @@ struct engine;
 /* How the ranks of a run meet. It survives a new plan, whose engine has another communicator. */
 struct engine_meeting {
     void *context;
-    /* Collective over the ranks, blocking. Opens the communicator of a plan; NULL: there is one
-     * rank. */
+    /* Collective, blocking. Opens the communicator of a plan; NULL: there is one rank. */
     enum status (*open)(void *context, const struct plan *plan, struct comm **out);
+    const struct engine_clock *clock; /* of virtual time; NULL: the wall clock's */
 };
 
 struct engine_config {

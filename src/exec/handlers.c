@@ -312,7 +312,7 @@ enum status post_REPORT(struct engine *engine, const struct instr *instr,
                         struct comm_request **out) {
     struct step *step = engine_posted(engine, instr)->step;
     tally_read(step);
-    int64_t busy_ns = clock_ns() - step->begin_ns - step->times.of[TIME_COMM];
+    int64_t busy_ns = engine_now(engine) - step->begin_ns - step->times.of[TIME_COMM];
     step->share = (struct step_share){.request = step->asked,
                                       .busy_ms = (double)busy_ns * 1e-6,
                                       .came_ms = (double)(busy_ns + step->times.message_ns) * 1e-6};

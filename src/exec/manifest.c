@@ -39,6 +39,13 @@ static json_t *files_object(const struct manifest *manifest) {
     return object;
 }
 
+static json_t *clock_list(const struct manifest *manifest) {
+    json_t *list = json_array();
+    for (int i = 0; i < manifest->clock_count; i++)
+        json_array_append_new(list, json_real(manifest->clock[i]));
+    return list;
+}
+
 char *manifest_print(const struct manifest *manifest) {
     const struct checkpoint_state *state = &manifest->state;
     json_auto_t *root =
@@ -46,6 +53,7 @@ char *manifest_print(const struct manifest *manifest) {
                   (json_int_t)state->step, "best_step", (json_int_t)state->best_step, "best_score",
                   state->best_step >= 0 ? json_real(state->best_score) : json_null(), "facts",
                   facts_object(manifest), "files", files_object(manifest));
+    if (manifest->clock_count) json_object_set_new(root, "clock", clock_list(manifest));
     char check[16];
     snprintf(check, sizeof check, "%08x", json_content_check(root));
     json_object_set_new(root, "check", json_string(check));
@@ -132,6 +140,22 @@ static enum status read_state(const json_t *root, const char *path, struct check
     return STATUS_OK;
 }
 
+/* A run on the wall clock has none. */
+static enum status read_clock(const json_t *list, const char *path, struct manifest *out) {
+    if (!list) return STATUS_OK;
+    size_t count = json_array_size(list);
+    double *clock = arena_new(&out->arena, (count + 1) * sizeof *clock);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *number = json_array_get(list, i);
+        if (!json_is_number(number))
+            return fail(STATUS_USAGE, "%s: clock has something that is no number", path);
+        clock[i] = json_number_value(number);
+    }
+    out->clock = clock;
+    out->clock_count = (int)count;
+    return STATUS_OK;
+}
+
 static enum status check_format(const json_t *root, const char *path) {
     json_int_t format = json_integer_value(json_object_get(root, "format"));
     if (format <= FORMAT) return STATUS_OK;
@@ -156,6 +180,7 @@ static enum status read_root(json_t *root, const char *path, struct manifest *ou
                     (long long)json_integer_value(json_object_get(root, "format")), FORMAT);
     TRY(read_state(root, path, &out->state));
     TRY(read_facts(json_object_get(root, "facts"), path, out));
+    TRY(read_clock(json_object_get(root, "clock"), path, out));
     return read_files(json_object_get(root, "files"), path, out);
 }
 

@@ -18,6 +18,8 @@ struct manifest {
     int fact_count;
     const struct manifest_file *files; /* likewise */
     int file_count;
+    const double *clock; /* of virtual time, see engine_clock.h; likewise */
+    int clock_count;     /* 0: of the wall clock nothing is kept */
     struct arena arena;
 };
 

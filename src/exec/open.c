@@ -282,6 +282,7 @@ static enum status set_up(struct engine *engine) {
     TRY(open_channels(engine));
     TRY(engine_open_calls(engine));
     TRY(open_staging(engine));
+    law_open(engine);
     TRY(store_new(plan->store, plan->device, engine->comm, &engine->store));
     engine->store->stream = engine->stream[STREAM_COMPUTE];
     TRY(store_init(engine->store, plan->micro[0].graph, plan->config.seed));
@@ -342,6 +343,7 @@ void engine_close(struct engine **pointer) {
     free(engine->broadcast.first_steps);
     free(engine->own_statistics);
     free(engine->scores);
+    law_close(engine);
     free(engine);
     *pointer = NULL;
 }

@@ -3,12 +3,12 @@
 
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "exec/handlers.h"
 #include "exec/queues.h"
 #include "exec/state.h"
+#include "exec/timed.h"
 
 static const struct backend *backend_of(const struct engine *engine) {
     return engine->plan->device->backend;
@@ -112,8 +112,13 @@ static void on_done(void *context, const struct comm_event *event) {
     }
 }
 
+static void on_wait(void *context, bool begins) {
+    const struct engine_clock *clock = ((struct engine *)context)->meeting.clock;
+    clock->waits(clock->context, begins);
+}
+
 void engine_listen(struct engine *engine, bool on) {
-    struct comm_hooks hooks = {engine, on_post, on_done};
+    struct comm_hooks hooks = {engine, on_post, on_done, engine->meeting.clock ? on_wait : NULL};
     if (engine->comm) comm_set_hooks(engine->comm, on ? &hooks : NULL);
 }
 
@@ -210,6 +215,8 @@ enum status posted_begin_copy(struct engine *engine, const struct instr *instr,
 /* It is done: what came goes to the device. */
 static enum status bring(struct engine *engine, struct posted *posted) {
     const struct engine_observer *observer = engine_watcher(engine);
+    if (engine->law.of) TRY(law_hold(engine, posted));
+    if (engine->meeting.clock) timed_take(engine, posted);
     if (observer->posted)
         observer->posted(observer->context, posted->instr, posted->step->number, posted->begin_ns,
                          posted->end_ns);
@@ -230,7 +237,7 @@ static enum status retire(struct engine *engine, struct posted *posted, struct s
     posted->instr = NULL;
     engine->under_way--;
     note_second(engine, instr, NULL);
-    engine->now_ns = clock_ns();
+    engine->now_ns = engine_now(engine);
     if (!instr_receives(instr)) return STATUS_OK;
     posted->closing = instr;
     push(&engine->closing, posted);

@@ -37,6 +37,7 @@ struct posted {
     int64_t begin_ns, end_ns; /* 0: not yet */
     int64_t start_ns;         /* of a message: see comm_event */
     uint64_t number;          /* of a message to be received */
+    int row;                  /* of the clock of virtual time */
 };
 
 /* In the order in which they must be moved, or closed. */

@@ -24,8 +24,9 @@ struct saving {
     const struct checkpoint_config *config; /* NULL: only the model is written, to a folder that is
                                                there; or see `values` */
     const struct checkpoint_state *state;
-    char *temporary;              /* the folder that is written to */
-    struct tensor_values *values; /* tensors are kept here, and no file is written; or NULL */
+    const struct engine_clock *clock; /* of virtual time; NULL */
+    char *temporary;                  /* the folder that is written to */
+    struct tensor_values *values;     /* tensors are kept here, and no file is written; or NULL */
     struct save_report own, *all;
     int member, members; /* of the group that saves */
     int meeting;         /* of the instruction under way: how many there were */

@@ -2,7 +2,9 @@
 #ifndef EXEC_STATE_H
 #define EXEC_STATE_H
 
+#include "base/clock.h"
 #include "exec/engine.h"
+#include "exec/law.h"
 #include "exec/posted.h"
 #include "exec/runnable.h"
 #include "exec/step.h"
@@ -108,6 +110,7 @@ struct engine {
     struct pass_run *lockstep; /* per replica, where one device shares their statistics */
     int lockstep_count;        /* those that have come to the pass under way */
     struct broadcast_run broadcast;
+    struct law_run law;        /* of --hetero */
     struct comm_piece *pieces; /* room for the tensors of one message */
     struct call call;          /* being sent */
     uint64_t call_number;      /* of the message awaited */
@@ -156,6 +159,16 @@ enum status pass_run_lockstep(struct engine *engine, struct pass_run *runs, int 
 /* Local. Whether this rank's loss and gradients alone decide (one rank), or all ranks' together. */
 static inline bool is_alone(const struct engine *engine) {
     return comm_size(engine->comm) == 1;
+}
+
+/* Local. The time of this rank: of the wall clock, or virtual. */
+static inline int64_t engine_now(const struct engine *engine) {
+    const struct engine_clock *clock = engine->meeting.clock;
+    return clock ? clock->now(clock->context) : clock_ns();
+}
+/* Local. The clock that the list under way has its times from; NULL: it is no step, or no clock. */
+static inline const struct engine_clock *engine_timed_by(const struct engine *engine) {
+    return list_is_step(engine->list_name) ? engine->meeting.clock : NULL;
 }
 
 /* Local. Runs a list from its first instruction, one call an instruction: as far as it goes without

@@ -10,10 +10,11 @@
 
 /* What is told to whoever watches, of training; evaluating and saving are each one thing, which
  * struct train_observer tells. Callbacks run on the engine's thread and must not block for
- * long. Steps are counted from 0, times are clock_ns(). */
+ * long. Steps are counted from 0, times are clock_ns(), or virtual (engine_clock.h). */
 struct engine_observer {
     void *context;
-    void (*starting)(void *context, const struct instr *instr, int64_t step, int64_t now_ns);
+    void (*starting)(void *context, const struct instr *instr, int64_t step,
+                     int64_t now_ns /* of the wall clock, also in virtual time */);
     /* It has run, or (queue COMM) has been posted. */
     void (*instr)(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
                   int64_t end_ns);

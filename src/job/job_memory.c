@@ -360,7 +360,9 @@ static enum status compare_device(const struct job *job) {
 
 enum status job_check_memory(const struct job *job) {
     if (option_is_set(&job->options, OPTION_memory_limit_bytes)) return compare_given(job);
-    if (job->costs->cluster) return compare_cluster(job);
+    bool trains = job->options.command == COMMAND_TRAIN; /* on this machine, for a cluster or not */
+    if (job->costs->cluster && (!trains || job->costs->simulated)) TRY(compare_cluster(job));
+    if (job->costs->cluster && !trains) return STATUS_OK;
     if (job->plan->memory.apart) return compare_device(job);
     return compare(job, false, job->available_bytes, "what is available");
 }

@@ -75,12 +75,16 @@ static struct times times_new(const struct choice_input *input) {
     const struct run_config *config = input->config;
     const struct grid *grid = &config->grid;
     int pipelines = group_count(grid, GROUP_PIPELINE);
-    struct times times = {.costs = cost_of_work(config->costs), .positions = grid->stages};
+    struct costs work = cost_of_work(config->costs);
+    struct times times = {.costs = cost_at_rate(&work, input->graph, config->micro_batches),
+                          .positions = grid->stages};
     times.net = cost_net_of(&times.costs, config->threads);
     times.on = MEM_ARRAY(struct cost_devices, grid->stages);
     for (int i = 0; i < grid->stages * pipelines; i++) {
         int rank = group_rank(grid, GROUP_PIPELINE, i % pipelines, i / pipelines);
-        cost_devices_add(&times.on[i / pipelines], cost_device_of(&times.net, rank));
+        struct cost_device device = cost_device_of(&times.net, rank);
+        if (times.costs.hetero) device.slowness *= hetero_slowness(times.costs.hetero, rank);
+        cost_devices_add(&times.on[i / pipelines], device);
     }
     return times;
 }

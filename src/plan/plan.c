@@ -483,6 +483,8 @@ static enum status make(struct plan *plan) {
     plan->last_samples = last_step_samples(plan);
     int64_t micro = config->batch / config->replicas / config->micro_batches;
     TRY(add_micro(plan, micro, true));
+    plan->flop_ns =
+        cost_at_rate(config->costs, plan->micro[0].graph, config->micro_batches).flop_ns;
     TRY(plan_choose(plan));
     TRY(plan_cut(plan));
     TRY(cut_micro(plan, &plan->micro[0]));

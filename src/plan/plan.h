@@ -98,7 +98,8 @@ struct plan {
     int grads;           /* the most any program of the run needs */
     size_t shared_begin; /* of the arena that all slots share, behind their own */
     size_t shared_bytes;
-    bool split; /* some step runs backward as I and W: memory is placed for that */
+    bool split;     /* some step runs backward as I and W: memory is placed for that */
+    double flop_ns; /* by --hetero base: what passes take for each of their flops; 0: no such law */
 };
 
 /* Local. Plans a run; allocates nothing of the size of a tensor. `given` may be NULL. The caller
@@ -158,6 +159,9 @@ double plan_step_ns(const struct plan *plan);
 /* Local. With --delay: what an instruction waits. */
 int64_t plan_delay_ns(const struct plan *plan, const struct instr *instr);
 double plan_evaluation_ns(const struct plan *plan);
+/* Local. Arithmetic of a pass of a graph. */
+double plan_pass_flops(const struct plan *plan, const struct micro_plan *micro,
+                       const struct instr *instr);
 
 /* Local. The backend makes what the kernels of the model, of all stages, share, and what copies of
  * its parameters do. */

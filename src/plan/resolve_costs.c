@@ -1,4 +1,6 @@
 /* The part of a configuration that follows from costs: see resolve.h. */
+#include <string.h>
+
 #include "base/log.h"
 #include "cost/key.h"
 #include "plan/plan_auto.h"
@@ -7,7 +9,8 @@
 /* A forecast has use for every profile; a run that only trains has not. */
 static enum status check_use(const struct options *options, const struct run_config *config) {
     bool forecast = options->command == COMMAND_EXPLAIN || options->command == COMMAND_SIMULATE;
-    bool used = forecast || plan_is_auto(config) || config->balance == BALANCE_TIME;
+    bool used = forecast || plan_is_auto(config) || config->balance == BALANCE_TIME ||
+                strcmp(options->clock, "virtual") == 0;
     if (used || !option_is_given(options, OPTION_profile)) return STATUS_OK;
     return fail(STATUS_USAGE,
                 "--profile has no effect here: schedule %s does not depend on times\n"
@@ -33,6 +36,15 @@ static void take_limit(const struct cluster *cluster, struct run_config *config)
     }
 }
 
+/* A profile says what passes take, as the law `base` does. */
+static enum status check_laws(const struct options *options, const struct costs *costs,
+                              const struct run_config *config) {
+    if (costs->hetero->base_ns > 0 && option_is_given(options, OPTION_profile))
+        return fail(STATUS_USAGE, "--profile and --hetero base exclude one another\n"
+                                  "  each says alone what a pass takes");
+    return hetero_check_ranks("--hetero", costs->hetero, options->hetero, config->ranks);
+}
+
 enum status resolve_costs(const struct options *options, bool files, int local_ranks,
                           struct run_config *config, struct costs **out) {
     struct costs *costs;
@@ -41,6 +53,7 @@ enum status resolve_costs(const struct options *options, bool files, int local_r
     enum status status = pick_section(costs, config, local_ranks);
     if (status == STATUS_OK && costs->cluster)
         status = cluster_check_ranks(costs->cluster, options->cluster, config->ranks);
+    if (status == STATUS_OK && costs->hetero) status = check_laws(options, costs, config);
     if (status != STATUS_OK) {
         cost_free(&costs);
         return status;

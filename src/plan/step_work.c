@@ -49,6 +49,28 @@ double plan_step_flops(const struct plan *plan) {
            plan_recompute_flops(plan);
 }
 
+/* As the executor chooses them, but for side effects, which cost nothing. */
+static bool in_pass(const struct plan *plan, const struct micro_plan *micro,
+                    const struct instr *instr, int node) {
+    enum op_half half = micro->graph->nodes[node].half;
+    if (instr->op == INSTR_I) return half == OP_HALF_I;
+    if (instr->op == INSTR_W) return half == OP_HALF_W;
+    if (instr->op != INSTR_R) return true;
+    int chunk = grid_chunk(&plan->program->grid, instr->stage);
+    return plan_placement(plan, micro, chunk, instr->slot)->life.recompute.again[node];
+}
+
+double plan_pass_flops(const struct plan *plan, const struct micro_plan *micro,
+                       const struct instr *instr) {
+    struct node_range nodes = ranges_of_bucket(
+        &micro->ranges, instr->stage, instr_is_segment(instr) ? instr->segment : SEGMENT_ALL,
+        instr_is_forward(instr) ? PHASE_FORWARD : PHASE_BACKWARD);
+    double flops = 0;
+    for (int n = nodes.begin; n < nodes.end; n++)
+        if (in_pass(plan, micro, instr, n)) flops += cost_node_flops(micro->graph, n);
+    return flops;
+}
+
 int64_t plan_delay_ns(const struct plan *plan, const struct instr *instr) {
     int kind = instr_cost_kind(instr);
     return kind < 0 ? 0 : (int64_t)plan->config.costs->units->of[kind];
@@ -61,10 +83,23 @@ static double delays_ns(const struct plan *plan) {
     return sum;
 }
 
+/* At most, by the laws that hold always: the slowest rank's passes, each with what a draw adds. */
+static double lawful_ns(const struct plan *plan, double ns) {
+    const struct hetero *law = plan->config.costs->hetero;
+    const struct instr_list *body = program_list(plan->program, plan->config.rank, LIST_BODY);
+    double slowest = 1, flops_ns = plan_step_flops(plan) * plan->flop_ns;
+    int passes = 0;
+    for (size_t i = 0; i < law->slow_count; i++)
+        if (law->slow[i].factor > slowest) slowest = law->slow[i].factor;
+    for (int i = 0; i < body->count; i++) passes += instr_runs_nodes(&body->items[i]);
+    return (flops_ns > ns ? flops_ns : ns) * slowest + passes * law->transient_ns;
+}
+
 double plan_step_ns(const struct plan *plan) {
     if (plan->config.costs->delays) return delays_ns(plan);
-    return sum_nodes(plan, &plan->micro[0], cost_rule_ns) * micros(plan) +
-           sum_again(plan, cost_rule_ns);
+    double ns = sum_nodes(plan, &plan->micro[0], cost_rule_ns) * micros(plan) +
+                sum_again(plan, cost_rule_ns);
+    return plan->config.costs->hetero ? lawful_ns(plan, ns) : ns;
 }
 
 double plan_evaluation_ns(const struct plan *plan) {

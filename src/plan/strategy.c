@@ -54,7 +54,8 @@ const char *strategy_text(const struct strategy *strategy, const char *schedule,
 
 bool strategy_uses_threads(const struct options *options) {
     const struct strategy *strategy = chosen(options);
-    return (strategy && strategy->threads) || strcmp(options->spawn, "threads") == 0;
+    return (strategy && strategy->threads) || strcmp(options->spawn, "threads") == 0 ||
+           strcmp(options->clock, "virtual") == 0;
 }
 
 static enum status check_one_rank(const struct options *options, int64_t ranks) {
@@ -74,13 +75,18 @@ static enum status check_one_rank(const struct options *options, int64_t ranks) 
 
 /* Ranks as threads are of one process, and share its memory. */
 static enum status check_threads(const struct options *options) {
-    static const char hint[] = "--strategy ddp runs ranks as processes";
     const struct strategy *strategy = chosen(options);
     bool own = strategy && strategy->threads, threads = strcmp(options->spawn, "threads") == 0;
     const char *many = options_asking_ranks(options);
     char asked[64];
-    if (!own && !threads) return STATUS_OK;
-    snprintf(asked, sizeof asked, own ? "--strategy %s" : "--spawn threads",
+    bool simulated = strcmp(options->clock, "virtual") == 0;
+    const char *hint = simulated ? "--clock wall runs ranks as processes"
+                                 : "--strategy ddp runs ranks as processes";
+    if (!own && !threads && !simulated) return STATUS_OK;
+    snprintf(asked, sizeof asked,
+             own         ? "--strategy %s"
+             : simulated ? "--clock virtual"
+                         : "--spawn threads",
              own ? strategy->name : "");
     if (!threads && options->source[OPTION_spawn] == OPTION_FROM_COMMAND_LINE)
         return fail(STATUS_USAGE, "%s runs ranks as threads, --spawn is %s\n  %s", asked,

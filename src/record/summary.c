@@ -237,6 +237,8 @@ static enum status read_rows(const char *path, const json_t *root, struct summar
             continue;
         }
         const json_t *value = json_object_get(object, rows[i].key);
+        bool alone = object == root && rows[i].kind != KIND_GROUP;
+        if (!value && alone) continue; /* an older version measured less */
         if (!value) return fail(STATUS_DATA, "%s: key \"%s\" is missing", path, rows[i].key);
         bool good = rows[i].kind == KIND_GROUP ? json_is_object(value)
                                                : read_value(summary, &rows[i], value);

@@ -90,11 +90,22 @@ static void set_up(struct local_ranks *ranks) {
         rank->ranks = ranks;
         rank->index = r;
         rank->session = is_process(ranks) ? &rank->process.session : &rank->own;
-        rank->own = (struct session){.begin_ns = clock_ns(),
-                                     .use = ranks->start->use,
-                                     .state = train_fresh(),
-                                     .meeting = {rank, ranks->count > 1 ? open_comm : NULL}};
+        rank->own = (struct session){
+            .begin_ns = clock_ns(),
+            .use = ranks->start->use,
+            .state = train_fresh(),
+            .meeting = {.context = rank, .open = ranks->count > 1 ? open_comm : NULL}};
     }
+}
+
+/* Of ranks that are planned and have no engine yet. */
+static enum status open_clock(struct local_ranks *ranks) {
+    const struct job *first = &ranks->rank[0].session->job;
+    if (!first->costs || !first->costs->simulated || ranks->start->use) return STATUS_OK;
+    enum status status = virtual_new(first->plan, first->costs, &ranks->world_clock);
+    for (int r = 0; r < ranks->count && status == STATUS_OK; r++)
+        ranks->rank[r].session->meeting.clock = virtual_clock(ranks->world_clock, r);
+    return status;
 }
 
 enum status local_ranks_open(const struct options *options, const struct start *start, bool apart,
@@ -111,6 +122,7 @@ enum status local_ranks_open(const struct options *options, const struct start *
     set_up(ranks);
     enum status status = rank_threads_open(ranks->count, apart, &ranks->threads);
     if (status == STATUS_OK) status = open_jobs(ranks);
+    if (status == STATUS_OK) status = open_clock(ranks);
     *out = ranks;
     if (status != STATUS_OK) local_ranks_close(out);
     return status;
@@ -147,6 +159,7 @@ void local_ranks_close(struct local_ranks **pointer) {
     if (ranks->threads) local_ranks_try(ranks, is_process(ranks) ? end_process : end_session, NULL);
     if (ranks->threads && !is_process(ranks)) local_ranks_try(ranks, end_first, NULL);
     rank_threads_close(&ranks->threads);
+    virtual_free(&ranks->world_clock);
     bytes_free(&ranks->program);
     run_thread_positions_free(&ranks->positions);
     free(ranks->rank);

@@ -6,6 +6,7 @@
 #include "exec/rank_threads.h"
 #include "run/rank.h"
 #include "run/thread_positions.h"
+#include "virtual/virtual.h"
 
 struct local_ranks;
 
@@ -26,6 +27,7 @@ struct local_ranks {
     int world; /* of the run */
     struct local_rank *rank;
     struct rank_threads *threads;
+    struct virtual_world *world_clock; /* of --clock virtual; NULL */
     struct thread_positions positions; /* of ranks that are threads */
     struct bytes program;              /* of auto: the text of rank 0's */
     bool apart;                        /* none of them has the caller's thread */

@@ -319,7 +319,7 @@ enum status run_rank_open(const struct options *options, const struct start *sta
     rank->session.begin_ns = clock_ns();
     rank->session.use = start->use;
     rank->session.state = train_fresh();
-    rank->session.meeting = (struct engine_meeting){rank, open_comm};
+    rank->session.meeting = (struct engine_meeting){.context = rank, .open = open_comm};
     return open_rank(rank, &start->info);
 }
 

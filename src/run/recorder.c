@@ -182,6 +182,7 @@ static void on_step(void *context, const struct step_result *result) {
     row->samples_per_s = (double)recorder->line_samples / ((double)recorder->line_ns * 1e-9);
     row->step_ms = (double)result->times.total_ns * 1e-6;
     row->data_ms = (double)result->times.of[TIME_DATA] * 1e-6;
+    row->virtual_s = engine_virtual_s(*recorder->engine);
     row->ranks = result->ranks;
     for (int r = 0; r < result->ranks; r++) {
         recorder->rank_loss[r] = result->rank_loss[r];
@@ -214,6 +215,7 @@ static void on_evaluated(void *context, int64_t steps, const struct eval_result 
     row.acc1 = result->acc1;
     row.acc5 = result->acc5;
     row.eval_ms = (double)result->ns * 1e-6;
+    row.virtual_s = engine_virtual_s(*recorder->engine);
     write_row(recorder, &row);
     progress_eval(recorder->progress, &row);
 }

@@ -6,6 +6,7 @@
 
 #include "base/display.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/machine.h"
 #include "base/text.h"
 #include "record/range_test.h"
@@ -110,6 +111,7 @@ void result_measure(struct session *session) {
     session->figures = (struct rank_figures){
         .samples_per_s = timed.samples_per_s / pipelines_of(session->job.plan),
         .reduced_bytes_per_step = reduced_bytes(session),
+        .late = engine_late(session->engine),
         .use = recorder_use(&session->recorder),
         .load = recorder_load(&session->recorder),
         .step_flops = plan_step_flops(session->job.plan) - plan_recompute_flops(session->job.plan),
@@ -198,13 +200,34 @@ static void fill_mfu(const struct session *session, struct summary *summary) {
     const struct run_config *config = &session->job.plan->config;
     int ranks = comm_size(engine_comm(session->engine));
     double flops = 0;
-    bool known = (ranks == 1 || session->all) && !config->costs->delays && summary->step_ms.p50 > 0;
+    bool timed = !config->costs->delays && !config->costs->simulated && summary->step_ms.p50 > 0,
+         known = (ranks == 1 || session->all) && timed;
     if (!known) return;
     for (int r = 0; r < ranks; r++)
         flops += session->all ? session->all[r].step_flops : session->figures.step_flops;
     summary->peak_flops = peak_flops(session->job.plan->device, config->dtype);
     summary->mfu = flops / (summary->step_ms.p50 * 1e-3) /
                    (summary->peak_flops * (ranks - config->grid.drivers));
+}
+
+/* A run whose passes are longer than their law is not what its options say. */
+static void fill_late(const struct session *session, struct summary *summary) {
+    int ranks = session->all ? comm_size(engine_comm(session->engine)) : 1;
+    struct engine_late sum = {0};
+    for (int r = 0; r < ranks; r++) {
+        const struct engine_late *of =
+            session->all ? &session->all[r].late : &session->figures.late;
+        sum.passes += of->passes;
+        sum.late += of->late;
+    }
+    if (sum.passes == 0) return;
+    summary->law_passes = sum.passes;
+    summary->law_late = sum.late;
+    if (sum.late * 100 > sum.passes)
+        log_warning("%.1f%% of the passes computed longer than --hetero %s says (%lld of %lld)\n"
+                    "  give base more time, or run fewer ranks on this machine",
+                    100 * (double)sum.late / (double)sum.passes, session->job.options.hetero,
+                    (long long)sum.late, (long long)sum.passes);
 }
 
 enum status result_fill(struct session *session, int exit_code) {
@@ -219,6 +242,7 @@ enum status result_fill(struct session *session, int exit_code) {
     summary->syncs_per_s = syncs_per_s(&session->recorder);
     sum_replica(session, summary);
     fill_mfu(session, summary);
+    fill_late(session, summary);
     summary->exit = exit_code;
     return STATUS_OK;
 }

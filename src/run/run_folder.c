@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "exec/checkpoint.h"
 #include "record/summary.h"
+#include "run/kept_costs.h"
 #include "run/outputs.h"
 
 /* Files a run writes; others are found by their names, checkpoints by src/exec. */
@@ -64,7 +65,7 @@ static bool is_rank_log(const char *name) {
 /* Files a run writes whose names it makes up: events, and those of each rank. */
 static bool is_numbered(const char *name) {
     int number, end = 0;
-    if (is_shard(name) || is_rank_log(name)) return true;
+    if (is_shard(name) || is_rank_log(name) || kept_costs_is_copy(name)) return true;
     sscanf(name, "rank-%d.safetensors%n", &number, &end);
     return strncmp(name, event_prefix, sizeof event_prefix - 1) == 0 || (end > 0 && !name[end]);
 }

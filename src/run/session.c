@@ -13,6 +13,7 @@
 #include "launch/waiting.h"
 #include "model/pretrained.h"
 #include "plan/resolve.h"
+#include "run/kept_costs.h"
 #include "run/resume.h"
 #include "run/run_folder.h"
 #include "run/run_timeline.h"
@@ -77,6 +78,10 @@ void session_facts(struct session *session) {
     uint64_t data = session->job.plan->config.dataset->content_hash;
     add_options(session, OPTION_RESUME_FIXED, FACT_FIXED);
     add_fact(session, FACT_FIXED, "data-hash", mem_format("%016llx", (unsigned long long)data));
+    char *clock;
+    if (session->job.costs->simulated &&
+        kept_costs_name(&session->job.options, &clock) == STATUS_OK)
+        add_fact(session, FACT_FIXED, "clock-costs", clock);
     add_options(session, OPTION_RESUME_TOLD, FACT_TOLD);
     add_options(session, OPTION_RESUME_RAN_ON, FACT_RAN_ON);
     add_fact(session, FACT_RAN_ON, "version", mem_text(stretto_version()));
@@ -114,6 +119,8 @@ static enum status write_texts(struct session *session) {
     TRY(file_write_text(config, whole));
     TRY(outline_write(session->job.plan->config.dataset, data));
     TRY(write_pretrained(session));
+    if (session->job.costs->simulated)
+        TRY(kept_costs_write(&session->job.options, session->folder));
     return agreed_program_save(session->job.plan, session->folder);
 }
 

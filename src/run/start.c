@@ -17,10 +17,11 @@
 #include "view/explain.h"
 
 static enum status refuse_threads(const struct launch_identity *identity) {
-    return fail(STATUS_USAGE,
-                "%d ranks were started as processes, --strategy dp and --spawn threads run them as "
-                "threads of one\n  %s",
-                identity->world, identity->how);
+    return fail(
+        STATUS_USAGE,
+        "%d ranks were started as processes; --strategy dp, --spawn threads and --clock virtual "
+        "run them as threads of one\n  %s",
+        identity->world, identity->how);
 }
 
 /* The ranks of this process, or those that it will start. */
@@ -113,6 +114,7 @@ enum status start_check(const struct start *start, const struct job *job) {
 
 static void warn_crowded(const struct job *job) {
     char text[CORES_CROWDED_BYTES];
+    if (job->costs->simulated) return; /* one runs at a time */
     if (cores_crowded(&job->cores, job->plan->config.threads, text)) log_warning("%-s", text);
 }
 

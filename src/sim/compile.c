@@ -32,6 +32,8 @@ struct compiler {
     int *renamed; /* per buffer: its place + 1, or 0: nothing was ever posted there */
     struct resource_map map;
     int await_count;
+    int first;            /* row of the kind that the list begins at */
+    const double *shares; /* of the short last step's micro-batches; NULL: all are whole */
     int64_t live_bytes;
 };
 
@@ -148,12 +150,22 @@ static double of_chunks(const struct compiler *compiler, bool norm) {
     return sum;
 }
 
+/* The part that its micro-batch is of a whole one. */
+static double sample_share(const struct compiler *compiler, const struct instr *instr) {
+    int first = compiler->cell.first_replica * compiler->program->micro_batches;
+    return compiler->shares ? compiler->shares[first + instr->micro] : 1;
+}
+
 static double cost_of(const struct compiler *compiler, const struct instr *instr) {
     const struct sim_stage *stage = stage_of(compiler, instr);
     int pass = sim_pass_of(instr);
     bool adds = (instr->op == INSTR_B || instr->op == INSTR_W) && !(instr->flags & INSTR_NEW);
+    double share = pass >= 0 ? segment_share(compiler, instr) : 1;
+    if (instr->op == INSTR_R && stage->again > 0)
+        return stage->again * share * sample_share(compiler, instr);
     if (pass >= 0)
-        return (stage->pass[pass] + (adds ? stage->add : 0)) * segment_share(compiler, instr);
+        return (stage->pass[pass] * sample_share(compiler, instr) + (adds ? stage->add : 0)) *
+               share;
     switch (instr->op) {
     case INSTR_LOAD: return stage->load;
     case INSTR_TIE:
@@ -174,8 +186,9 @@ static void message(const struct compiler *compiler, const struct instr *instr, 
     const struct sim_stage *from = &compiler->costs->stage[channel / 2 + back];
     op->action = instr_receives(instr) ? SIM_RECEIVE : SIM_SEND;
     op->target = channel;
-    op->bytes = (double)from->message_bytes[back];
-    op->cost += from->copy[back];
+    double share = sample_share(compiler, instr);
+    op->bytes = (double)from->message_bytes[back] * share;
+    op->cost += from->copy[back] * share;
 }
 
 /* Behind the channels of the cuts: one from the driver to each position. */
@@ -285,14 +298,14 @@ int64_t sim_room(const struct program *program, int rank) {
 /* All but what lasts is awaited at the end. */
 static void compile_body(struct compiler *compiler, const struct instr_list *body) {
     struct sim_kind *out = compiler->out;
-    compiler->await_count = 0;
+    int first = compiler->first;
     compiler->live_bytes = out->peak_bytes =
         sim_fixed_bytes(compiler->program, compiler->costs, compiler->rank);
     out->busy = 0;
     memset(out->operations, 0, sizeof out->operations);
     for (int i = 0; i < body->count; i++)
-        compiler->op[i] = compile_one(compiler, &body->items[i], i);
-    struct sim_op *end = &compiler->op[body->count];
+        compiler->op[first + i] = compile_one(compiler, &body->items[i], first + i);
+    struct sim_op *end = &compiler->op[first + body->count];
     *end = (struct sim_op){.action = SIM_END, .await_first = compiler->await_count};
     for (int b = 0; b < buffer_count(compiler); b++)
         if (!lasts(compiler, b)) await_buffer(compiler, b);
@@ -311,13 +324,11 @@ static void list_left(struct compiler *compiler) {
     memcpy(compiler->posted, posted, bytes);
 }
 
-/* A second time, where the first has left something, as it begins with that under way. */
-void sim_compile(const struct sim_input *input, int rank, const struct sim_costs *costs,
-                 struct sim_op *op, struct sim_await *await, struct sim_kind *out) {
+static struct compiler compiler_new(const struct sim_input *input, int rank,
+                                    const struct sim_costs *costs, struct sim_op *op,
+                                    struct sim_await *await, struct sim_kind *out) {
     const struct program *program = input->program;
     const struct rank_program *own = program_of(program, rank);
-    const struct instr_list *body = &own->list[LIST_BODY];
-    *out = (struct sim_kind){.count = body->count, .op = op, .await = await};
     struct compiler compiler = {.program = program,
                                 .own = own,
                                 .costs = costs,
@@ -331,12 +342,59 @@ void sim_compile(const struct sim_input *input, int rank, const struct sim_costs
     compiler.posted = MEM_ARRAY(int, buffer_count(&compiler));
     compiler.renamed = MEM_ARRAY(int, buffer_count(&compiler));
     list_letters(&compiler);
-    compile_body(&compiler, body);
-    list_left(&compiler);
-    if (out->left_count > 0) {
-        compile_body(&compiler, body);
-        list_left(&compiler);
+    return compiler;
+}
+
+static void compiler_free(struct compiler *compiler) {
+    free(compiler->posted);
+    free(compiler->renamed);
+}
+
+/* A second time, where the first has left something, as it begins with that under way. */
+static void compile_first(struct compiler *compiler, const struct instr_list *body) {
+    compile_body(compiler, body);
+    list_left(compiler);
+    if (compiler->out->left_count == 0) return;
+    compiler->await_count = 0;
+    compile_body(compiler, body);
+    list_left(compiler);
+}
+
+void sim_compile(const struct sim_input *input, int rank, const struct sim_costs *costs,
+                 struct sim_op *op, struct sim_await *await, struct sim_kind *out) {
+    const struct instr_list *body = &program_of(input->program, rank)->list[LIST_BODY];
+    *out = (struct sim_kind){.count = body->count, .op = op, .await = await};
+    struct compiler compiler = compiler_new(input, rank, costs, op, await, out);
+    compile_first(&compiler, body);
+    compiler_free(&compiler);
+}
+
+/* Rings of groups are as long as bodies want. */
+void sim_compile_chain(const struct sim_input *input, int rank, const struct sim_costs *costs,
+                       const double *shares, struct sim_op *op, struct sim_await *await,
+                       struct sim_chain *out) {
+    static const enum list_name lists[] = {LIST_BODY, LIST_LAST, LIST_BODY, LIST_LAST};
+    static const int behind[] = {0, 0, 1, 1}; /* a part of that list stands before */
+    const struct rank_program *own = program_of(input->program, rank);
+    *out = (struct sim_chain){.kind = {.op = op, .await = await}};
+    struct compiler compiler = compiler_new(input, rank, costs, op, await, &out->kind);
+    size_t bytes = (size_t)buffer_count(&compiler) * sizeof *compiler.posted;
+    int *left[2] = {mem_new(bytes), mem_new(bytes)};
+    for (int part = 0; part < SIM_PART_COUNT; part++) {
+        const struct instr_list *list = &own->list[lists[part]];
+        bool last = lists[part] == LIST_LAST;
+        compiler.shares = last ? shares : NULL;
+        if (part > 0) memcpy(compiler.posted, left[behind[part]], bytes);
+        if (part == 0)
+            compile_first(&compiler, list);
+        else if (shares)
+            compile_body(&compiler, list);
+        if (part < 2) memcpy(left[part], compiler.posted, bytes);
+        compiler.first += list->count + 1;
+        out->at[part + 1] = compiler.first;
     }
-    free(compiler.posted);
-    free(compiler.renamed);
+    out->kind.count = compiler.first;
+    free(left[0]);
+    free(left[1]);
+    compiler_free(&compiler);
 }

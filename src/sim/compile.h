@@ -54,6 +54,20 @@ struct sim_kind {
  * kind. The caller takes memory for many kinds at once: taking it for each would cost more than
  * compiling. */
 enum { SIM_AWAITS = 4 };
+
+/* A body and a short last step in every order in which they can follow one another, for a run that
+ * goes on and on: what one of them leaves under way is awaited by the next. */
+enum sim_part { SIM_BODY, SIM_LAST, SIM_BODY_BEHIND_LAST, SIM_LAST_BEHIND_LAST, SIM_PART_COUNT };
+struct sim_chain {
+    int at[SIM_PART_COUNT + 1]; /* where each part begins in the kind's rows */
+    struct sim_kind kind;       /* of all parts; its count is that of the rows */
+};
+/* Local. `shares` are the samples of the last step's micro-batches as a part of those of others,
+ * for the micro-batches of all replicas: passes and messages take that part of their time. NULL:
+ * there is no such step. Memory as for sim_compile, SIM_PART_COUNT times as much. */
+void sim_compile_chain(const struct sim_input *input, int rank, const struct sim_costs *costs,
+                       const double *shares, struct sim_op *op, struct sim_await *await,
+                       struct sim_chain *out);
 int64_t sim_room(const struct program *program, int rank);
 void sim_compile(const struct sim_input *input, int rank, const struct sim_costs *costs,
                  struct sim_op *op, struct sim_await *await, struct sim_kind *out);

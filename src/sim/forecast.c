@@ -36,7 +36,7 @@ static double common_variance(double step, const struct measure *together) {
 static void bound(struct forecast *forecast, const struct plan *plan, const struct costs *costs) {
     double step = forecast->result.step;
     struct estimate estimate = {.ns = step};
-    bool given = costs->units || costs->cluster;
+    bool given = costs->units || costs->cluster || costs->hetero || costs->simulated;
     if (!given && !costs->section) estimate = estimate_relative(step, PROFILE_RATE_DEVIATION);
     if (costs->section) {
         SCOPED_FREE double *uses = uses_on_path(forecast);
@@ -58,17 +58,27 @@ static enum status simulate(struct forecast *forecast) {
     return STATUS_OK;
 }
 
+/* In virtual time a rank has a device of its own: nothing depends on this machine's cores. */
+enum status forecast_input(const struct plan *plan, const struct costs *costs,
+                           struct plan_costs *out_costs, struct sim_input *out) {
+    TRY(sim_costs_new(plan, costs, out_costs));
+    int threads = costs->simulated ? 1 : plan->config.threads;
+    *out = (struct sim_input){.program = plan->program,
+                              .costs = out_costs->costs,
+                              .net = cost_net_of(costs, threads),
+                              .seed = plan->config.seed,
+                              .steps = FORECAST_STEPS,
+                              .record = true};
+    return STATUS_OK;
+}
+
 enum status forecast_new(const struct plan *plan, const struct costs *costs, bool apart,
                          struct forecast *out) {
     struct forecast forecast = {.units = costs->units != NULL};
-    TRY(sim_costs_new(plan, costs, &forecast.costs));
-    if (plan->config.forward) forecast.round = program_round(plan->program);
-    forecast.input = (struct sim_input){.program = forecast.round ? forecast.round : plan->program,
-                                        .costs = forecast.costs.costs,
-                                        .net = cost_net_of(costs, plan->config.threads),
-                                        .steps = FORECAST_STEPS,
-                                        .record = true,
-                                        .apart = apart};
+    TRY(forecast_input(plan, costs, &forecast.costs, &forecast.input));
+    if (plan->config.forward)
+        forecast.input.program = forecast.round = program_round(plan->program);
+    forecast.input.apart = apart;
     enum status status = simulate(&forecast);
     if (status == STATUS_OK) {
         bound(&forecast, plan, costs);
@@ -98,6 +108,38 @@ enum status forecast_clip(const struct forecast *forecast, bool *waits, double *
     TRY(sim_run(&input, &result));
     double more = forecast->result.step - result.step;
     *time = more > 0 ? more : 0;
+    return STATUS_OK;
+}
+
+/* So many that the mean says something, and that the simulator is done soon. */
+static int steps_for_mean(const struct forecast *forecast) {
+    enum { MOST = 200 };
+    const double instructions = 2e7;
+    double each = (double)forecast->result.instructions / forecast->input.steps,
+           steps = 1 + instructions / (each + 1);
+    if (steps < FORECAST_STEPS) return FORECAST_STEPS;
+    return steps > MOST ? MOST : (int)steps;
+}
+
+enum status forecast_unequal(const struct forecast *forecast, struct forecast_unequal *out) {
+    struct sim_input input = forecast->input;
+    const struct hetero *law = input.net.hetero;
+    struct sim_result result;
+    *out = (struct forecast_unequal){
+        .are = law && hetero_is_unequal(law), .step = forecast->result.step, .steps = 1};
+    if (!out->are) return STATUS_OK;
+    input.record = false;
+    if (hetero_differs(law)) {
+        input.steps = 1 + (out->steps = steps_for_mean(forecast));
+        TRY(sim_run(&input, &result));
+        out->step = result.mean;
+        sim_result_free(&result);
+    }
+    input.steps = FORECAST_STEPS;
+    input.net.hetero = NULL;
+    TRY(sim_run(&input, &result));
+    out->same = result.step;
+    sim_result_free(&result);
     return STATUS_OK;
 }
 

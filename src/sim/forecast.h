@@ -20,6 +20,11 @@ struct forecast {
 /* Steps that are run: the last one is the steady state. */
 enum { FORECAST_STEPS = 3 };
 
+/* What a forecast simulates, of a plan that trains: the caller frees the costs, which the input
+ * borrows. */
+enum status forecast_input(const struct plan *plan, const struct costs *costs,
+                           struct plan_costs *out_costs, struct sim_input *out);
+
 /* Simulates the plan's program; of a forward program a round, as if that were its step. `apart`: it
  * runs every pipeline, also those that do the same. Plan and costs must outlive the forecast; the
  * caller frees it, where it lies: it must not be moved. */
@@ -31,5 +36,14 @@ void forecast_free(struct forecast *forecast);
  * program without that wait. *waits is false where STEP awaits nobody, and *time is not set
  * then. */
 enum status forecast_clip(const struct forecast *forecast, bool *waits, double *time);
+
+/* What unequal ranks cost: a step with them, and with equal ones. Where draws or times differ from
+ * step to step it is the mean of several. */
+struct forecast_unequal {
+    bool are;          /* ranks are unequal; else the rest is not set */
+    double step, same; /* with the laws; without those that make ranks unequal */
+    int steps;         /* whose mean that is */
+};
+enum status forecast_unequal(const struct forecast *forecast, struct forecast_unequal *out);
 
 #endif

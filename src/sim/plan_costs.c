@@ -26,8 +26,14 @@ static const struct micro_plan *first_run(const struct maker *maker) {
     return &maker->plan->micro[maker->plan->config.forward];
 }
 
+static int threads_of(const struct maker *maker) {
+    return maker->costs->simulated ? 1 : maker->plan->config.threads;
+}
+
+/* With the law `base` nothing but passes, messages and groups takes virtual time. */
 static double byte_ns(const struct maker *maker) {
-    return cost_byte_ns(maker->costs, &maker->on, maker->plan->config.threads);
+    if (maker->costs->simulated && maker->costs->flop_ns > 0) return 0;
+    return cost_byte_ns(maker->costs, &maker->on, threads_of(maker));
 }
 
 static void add_passes(struct maker *maker, int s) {
@@ -80,7 +86,8 @@ static void add_store(struct maker *maker, struct sim_stage *stage, int64_t byte
         members = group_size(&config->grid, GROUP_REPLICAS, 0);
     double pass_ns = (double)bytes * byte_ns(maker);
     int64_t slice = config->sliced ? bytes / members : bytes;
-    stage->add = stage->sum = 3 * pass_ns; /* two are read, one is written */
+    stage->sum = 3 * pass_ns;                                /* two are read, one is written */
+    stage->add = maker->costs->flop_ns > 0 ? 0 : stage->sum; /* a law says what passes take */
     stage->zero = pass_ns;
     stage->norm = (double)slice * byte_ns(maker);
     stage->step = (3 + 2 * states) * stage->norm;
@@ -108,8 +115,19 @@ static enum status add_buckets(struct maker *maker, int position) {
     return STATUS_OK;
 }
 
+/* Of a law that counts flops: forward again may have fewer of them. */
+static void add_again(struct maker *maker, int s) {
+    double flops = 0;
+    if (maker->costs->flop_ns == 0 || maker->plan->config.recompute == RECOMPUTE_NEVER) return;
+    struct recompute recompute = graph_recompute_of(&maker->ranges, s, maker->plan->forms.blocks);
+    for (int n = 0; n < maker->graph->forward_count; n++)
+        if (recompute.again[n]) flops += cost_node_flops(maker->graph, n);
+    graph_recompute_free(&recompute);
+    maker->stage[s].again = flops * maker->costs->flop_ns;
+}
+
 static double copy_ns(const struct maker *maker, size_t bytes) {
-    return cost_copy_ns(maker->costs, &maker->on, maker->plan->config.threads, (double)bytes);
+    return cost_copy_ns(maker->costs, &maker->on, threads_of(maker), (double)bytes);
 }
 
 /* Those of a step, where there is one: evaluation may have larger ones. */
@@ -157,6 +175,7 @@ static enum status make_class(struct maker *maker) {
     for (int p = 0; p < maker->plan->config.grid.stages; p++) TRY(add_buckets(maker, p));
     for (int s = 0; s < stages; s++) {
         share_segments(maker, s);
+        add_again(maker, s);
         maker->stage[s].kept_bytes = maker->stage[s].kept_half_bytes =
             (int64_t)maker->plan->partition.chunks[s].kept_bytes;
     }
@@ -176,10 +195,11 @@ enum status sim_costs_new(const struct plan *plan, const struct costs *from,
                           struct plan_costs *out) {
     struct plan_costs costs = {.class_count = cost_class_count(from),
                                .stage_count = plan_stages(plan)};
-    struct maker maker = {
-        .plan = plan, .costs = from, .graph = plan->micro[0].graph, .out = &costs};
+    const struct graph *graph = plan->micro[0].graph;
+    struct costs rated = cost_at_rate(from, graph, plan->config.micro_batches);
+    struct maker maker = {.plan = plan, .costs = &rated, .graph = graph, .out = &costs};
     TRY(cut(plan, &maker.ranges));
-    cost_table_new(from, maker.graph, &costs.times);
+    cost_table_new(&rated, graph, &costs.times);
     costs.costs = arena_new(&costs.arena, (size_t)costs.class_count * sizeof *costs.costs);
     enum status status = STATUS_OK;
     for (; maker.class < costs.class_count && status == STATUS_OK; maker.class ++) {
@@ -188,6 +208,7 @@ enum status sim_costs_new(const struct plan *plan, const struct costs *from,
         status = make_class(&maker);
     }
     ranges_free(&maker.ranges);
+    costs.times.costs = from; /* for the variance, of which a law has none */
     if (status == STATUS_OK)
         *out = costs;
     else

@@ -94,7 +94,7 @@ static bool settle_operation(struct sim *sim, int32_t run, int32_t at, int64_t n
     return true;
 }
 
-static bool settle(struct sim *sim, int32_t run, const struct sim_await *await) {
+bool sim_settle(struct sim *sim, int32_t run, const struct sim_await *await) {
     const struct sim_state *state = &sim->run[run];
     const struct sim_op *op = &state->kind->op[await->at];
     switch (op->action) {
@@ -118,9 +118,23 @@ static void note_issue(struct sim_state *state) {
     record->cause_before = state->cause.before;
 }
 
+/* What the laws make of a pass. */
+static double lawful(const struct sim *sim, int32_t run, double cost) {
+    const struct program *program = sim->input->program;
+    struct sim_state *state = &sim->run[run];
+    int rank = sim->share.rank[run];
+    const struct instr *instr = &state->items[state->at - state->items_at];
+    struct hetero_pass pass = program_pass(program, sim->input->seed, rank, state->step, instr);
+    double ns = hetero_pass_ns(sim->input->net.hetero, &pass, state->clock, cost);
+    state->busy += ns;
+    return ns;
+}
+
 /* It runs on the compute queue for so long. */
-static void spend(struct sim_state *state, const struct sim_op *op) {
+static void spend(const struct sim *sim, int32_t run, const struct sim_op *op) {
+    struct sim_state *state = &sim->run[run];
     double begin = state->clock, cost = op->cost * state->slowness;
+    if (op->pass && sim->input->net.hetero) cost = lawful(sim, run, cost);
     state->clock += cost;
     if (op->action == SIM_SEND) state->exposed += cost;
     if (op->pass) {
@@ -129,12 +143,17 @@ static void spend(struct sim_state *state, const struct sim_op *op) {
     }
 }
 
+void sim_come(struct sim *sim, int32_t run, const struct sim_op *op) {
+    struct sim_state *state = &sim->run[run];
+    if (state->met) return;
+    note_issue(state);
+    sim_arrive(sim, run, op);
+    state->met = true;
+}
+
 static bool meet(struct sim *sim, int32_t run, const struct sim_op *op) {
     struct sim_state *state = &sim->run[run];
-    if (!state->met) {
-        note_issue(state);
-        sim_arrive(sim, run, op);
-    }
+    sim_come(sim, run, op);
     state->met = !settle_operation(sim, run, state->at, state->posted[op->target] - 1, false);
     return !state->met;
 }
@@ -145,7 +164,7 @@ static void end_step(struct sim *sim, struct sim_state *state) {
     state->at = -1; /* the next one is the first */
     if (state->step == sim->input->steps) return;
     state->first = -1;
-    state->exposed = state->waits = 0;
+    state->exposed = state->waits = state->busy = 0;
 }
 
 /* What the recorded step leaves under way is drawn, though nobody waits for it any more. */
@@ -158,8 +177,7 @@ static bool note_left(struct sim *sim, int32_t run) {
     return true;
 }
 
-/* False: it waits. */
-static bool perform(struct sim *sim, int32_t run, const struct sim_op *op) {
+bool sim_perform(struct sim *sim, int32_t run, const struct sim_op *op) {
     struct sim_state *state = &sim->run[run];
     if (op->action == SIM_END) {
         note_issue(state);
@@ -172,7 +190,7 @@ static bool perform(struct sim *sim, int32_t run, const struct sim_op *op) {
     else if (!meet(sim, run, op))
         return false;
     double begin = state->clock;
-    if (op->action != SIM_RECEIVE) spend(state, op);
+    if (op->action != SIM_RECEIVE) spend(sim, run, op);
     switch (op->action) {
     case SIM_SEND: sim_send(sim, run, op); break;
     case SIM_RECEIVE:
@@ -196,8 +214,8 @@ static void run_on(struct sim *sim, int32_t run, struct sim_record *record) {
         const struct sim_op *op = &kind->op[state->at];
         if (record && state->at == 0) state->record = is_last(sim, state) ? record : NULL;
         for (; state->awaited < op->await_count; state->awaited++)
-            if (!settle(sim, run, &kind->await[op->await_first + state->awaited])) return;
-        if (!perform(sim, run, op)) return;
+            if (!sim_settle(sim, run, &kind->await[op->await_first + state->awaited])) return;
+        if (!sim_perform(sim, run, op)) return;
         state->at++;
         state->awaited = 0;
         state->cause = (struct sim_cause){-1, -1, false};
@@ -257,6 +275,7 @@ static void compile_all(struct sim *sim) {
         const struct sim_kind *kind = &sim->kind[kind_of[r]];
         sim->run[r] = (struct sim_state){
             .kind = kind,
+            .items = program_list(sim->input->program, sim->share.rank[r], LIST_BODY)->items,
             .slowness = cost_device_of(&sim->input->net, sim->share.rank[r]).slowness,
             .first = -1,
             .cause = {-1, -1, false},
@@ -271,7 +290,7 @@ static void compile_all(struct sim *sim) {
     free(table.rank);
 }
 
-static void sim_new(const struct sim_input *input, struct sim *sim) {
+void sim_open(const struct sim_input *input, struct sim *sim) {
     *sim = (struct sim){.input = input, .step_end = MEM_ARRAY(double, input->steps)};
     sim_share_new(input, &sim->share);
     int runs = sim->share.run_count;
@@ -282,7 +301,7 @@ static void sim_new(const struct sim_input *input, struct sim *sim) {
     for (int r = runs - 1; r >= 0; r--) sim_wake(sim, r);
 }
 
-static void sim_free(struct sim *sim) {
+void sim_shut(struct sim *sim) {
     sim_wires_free(sim);
     free(sim->op);
     free(sim->await);
@@ -315,7 +334,8 @@ static struct sim_rank rank_of(const struct sim *sim, int run, struct sim_record
     int stages = sim->input->program->grid.stages, others = sim->share.others;
     return (struct sim_rank){.rank = sim->share.rank[run],
                              .like = run < others ? 1 : sim->share.like[(run - others) / stages],
-                             .busy = state->kind->busy * state->slowness,
+                             .busy = sim->input->net.hetero ? state->busy
+                                                            : state->kind->busy * state->slowness,
                              .first = state->first < 0 ? state->clock : state->first,
                              .last = state->first < 0 ? state->clock : state->last,
                              .exposed = state->exposed,
@@ -332,6 +352,7 @@ static void sum_up(const struct sim *sim, struct sim_result *result) {
     result->first_step = sim->step_end[0];
     result->begin = last > 0 ? sim->step_end[last - 1] : 0;
     result->step = sim->step_end[last] - result->begin;
+    result->mean = last > 0 ? (sim->step_end[last] - sim->step_end[0]) / last : result->step;
     result->instructions = sim->instructions;
     for (int r = 0; r < result->run_count; r++) {
         const struct sim_rank *rank = &result->rank[r];
@@ -359,7 +380,7 @@ static void records_new(const struct sim *sim, struct sim_result *result) {
 enum status sim_run(const struct sim_input *input, struct sim_result *out) {
     struct sim sim;
     CHECK(input->steps >= 1, "%d steps", input->steps);
-    sim_new(input, &sim);
+    sim_open(input, &sim);
     struct sim_result result = {.run_count = sim.share.run_count,
                                 .rank = MEM_ARRAY(struct sim_rank, sim.share.run_count + 1)};
     records_new(&sim, &result);
@@ -372,7 +393,7 @@ enum status sim_run(const struct sim_input *input, struct sim_result *out) {
     for (int r = 0; r < result.run_count; r++)
         result.rank[r] = rank_of(&sim, r, result.rank[r].record);
     sum_up(&sim, &result);
-    sim_free(&sim);
+    sim_shut(&sim);
     if (status == STATUS_OK)
         *out = result;
     else

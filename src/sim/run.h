@@ -32,7 +32,8 @@ struct sim_stage {
     double pass[COST_PASS_COUNT];
     const double *segment; /* share of each segment of backward; NULL: equal shares */
     int segment_count;
-    double add; /* of weight gradients to those of earlier micro-batches: on top of B or W */
+    double again; /* recomputation, where it is not as long as forward; else 0 */
+    double add;   /* of weight gradients to those of earlier micro-batches: on top of B or W */
     double load, tie, sum, zero, norm, step; /* of all buckets */
     double stats[SIM_DIRECTION_COUNT];       /* exchanges of shared statistics in a pass */
     int64_t stats_bytes[SIM_DIRECTION_COUNT];
@@ -56,7 +57,8 @@ enum { SIM_MOST_RECORDS = 8 << 20 };
 struct sim_input {
     const struct program *program; /* verified */
     const struct sim_costs *costs; /* per class of devices */
-    struct cost_net net;           /* devices of the ranks, and links between them */
+    struct cost_net net;           /* devices of the ranks, links between them, laws */
+    uint64_t seed;                 /* of the laws' draws */
     int steps;                     /* at least 1; the last one is measured */
     bool unclipped;                /* STEP does not await NORM, as without clipping */
     bool apart;                    /* run every pipeline, also those that do the same */
@@ -89,6 +91,7 @@ struct sim_rank {
 struct sim_result {
     double first_step; /* time of the first step */
     double step;       /* time of the last one: the steady state, where there are several */
+    double mean;       /* of all steps behind the first; of one step that */
     double begin;      /* when the last one began: the end of the one before it */
     double bubble, span_bubble; /* of all ranks; as in program/replay.h */
     double exposed;             /* mean over ranks */

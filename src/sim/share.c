@@ -25,7 +25,9 @@ static void trait_of(const struct sim_input *input, int pipeline, int position, 
     struct cost_device device = cost_device_of(&input->net, rank);
     out->class = device.class;
     out->slowness = device.slowness;
-    for (int c = 0; input->net.cluster && c < grid->chunks; c++) {
+    const struct hetero *law = input->net.hetero;
+    if (law) out->slowness *= hetero_slowness(law, rank);
+    for (int c = 0; (input->net.cluster || law) && c < grid->chunks; c++) {
         int next = grid_stage(grid, position, c) + 1;
         if (next == grid->stages * grid->chunks) continue;
         int to = group_rank(grid, GROUP_PIPELINE, pipeline, grid_position(grid, next));
@@ -62,8 +64,9 @@ struct table {
 
 static void take_pipeline(const struct sim_input *input, struct sim_share *share,
                           struct table *table, int pipeline) {
-    uint64_t at = input->apart ? 0 : hash_pipeline(input, pipeline) % table->size;
-    for (; !input->apart && table->entry[at] > 0; at = (at + 1) % table->size) {
+    bool apart = input->apart || (input->net.hetero && hetero_differs(input->net.hetero));
+    uint64_t at = apart ? 0 : hash_pipeline(input, pipeline) % table->size;
+    for (; !apart && table->entry[at] > 0; at = (at + 1) % table->size) {
         int number = table->entry[at] - 1;
         if (!same_pipeline(input, share->pipeline[number], pipeline)) continue;
         share->like[number]++;

@@ -23,6 +23,9 @@ struct sim_cause {
 
 struct sim_state {
     const struct sim_kind *kind;
+    const struct instr
+        *items; /* the list that it runs, whose first one is `items_at` of the kind */
+    int32_t items_at;
     double clock, slowness;
     int32_t at, awaited; /* next instruction; how many of its awaits are settled */
     int32_t step;
@@ -34,6 +37,7 @@ struct sim_state {
     int32_t channels;     /* the first of its pipeline's */
     int32_t group[PROGRAM_MAX_GROUPS];
     double first, last, exposed, waits;
+    double busy;               /* by laws, in the step */
     struct sim_record *record; /* of the last step; NULL */
 };
 
@@ -95,6 +99,16 @@ static inline void sim_wake(struct sim *sim, int32_t run) {
     sim->run[run].queued = true;
     sim->ready[sim->ready_count++] = run;
 }
+
+/* Local. Makes the ranks that must be run, with their kinds, channels and groups; frees them. */
+void sim_open(const struct sim_input *input, struct sim *sim);
+void sim_shut(struct sim *sim);
+/* Local. One await of the run's instruction; the instruction itself, behind them. False: it waits
+ * for a time that is not known yet, and is to be asked for again when the run is woken. */
+bool sim_settle(struct sim *sim, int32_t run, const struct sim_await *await);
+bool sim_perform(struct sim *sim, int32_t run, const struct sim_op *op);
+/* Local. The part of sim_perform in which the run comes to an operation that it waits for. */
+void sim_come(struct sim *sim, int32_t run, const struct sim_op *op);
 
 /* Local. Channels and groups of the runs, which are there already with their kinds. */
 void sim_wires_new(struct sim *sim);

@@ -11,15 +11,16 @@
 bool view_forecast_is_wanted(const struct options *options) {
     return option_is_given(options, OPTION_costs) || option_is_given(options, OPTION_profile) ||
            option_is_given(options, OPTION_cluster) || option_is_given(options, OPTION_delay) ||
-           option_is_given(options, OPTION_draw);
+           option_is_given(options, OPTION_hetero) || option_is_given(options, OPTION_draw);
 }
 
 enum status view_forecast_open(const struct job *job, bool apart, struct view_forecast *out) {
     *out = (struct view_forecast){.job = job, .costs = *job->costs};
-    if (!out->costs.units) out->costs.crowd = job_crowd(job);
+    if (!out->costs.units && !out->costs.simulated) out->costs.crowd = job_crowd(job);
     enum status status = forecast_new(job->plan, &out->costs, apart, &out->forecast);
     if (status == STATUS_OK)
         status = forecast_clip(&out->forecast, &out->clip_waits, &out->clip_time);
+    if (status == STATUS_OK) status = forecast_unequal(&out->forecast, &out->unequal);
     /* Delays are ns, as all but units. */
     if (status == STATUS_OK) out->forecast.units = option_is_given(&job->options, OPTION_costs);
     if (status != STATUS_OK) view_forecast_close(out);
@@ -72,7 +73,9 @@ static struct path_part *critical_path(const struct view_forecast *view, int *co
 
 static double slowness_of(const struct view_forecast *view, int run) {
     int rank = view->forecast.result.rank[run].rank;
-    return cost_device_of(&view->forecast.input.net, rank).slowness;
+    const struct cost_net *net = &view->forecast.input.net;
+    double law = net->hetero ? hetero_slowness(net->hetero, rank) : 1;
+    return cost_device_of(net, rank).slowness * law;
 }
 
 /* "B of rank 2 (3 times slower) 45%" */
@@ -126,6 +129,32 @@ static void print_costs(const struct view_forecast *view, FILE *out) {
     }
 }
 
+/* In place of what the source says of passes. */
+static void print_laws(const struct view_forecast *view, FILE *out) {
+    const struct job *job = view->job;
+    char rate[TEXT_BYTES];
+    if (!view->costs.hetero) return;
+    if (job->plan->flop_ns > 0)
+        row(out, "laws", "%s: passes take their flops at %s GFLOP/s, whatever a device does",
+            job->options.hetero, text_rate(1 / job->plan->flop_ns, rate));
+    else
+        row(out, "laws", "%s: of what passes take otherwise", job->options.hetero);
+}
+
+/* What slow ranks cost under this strategy, in one sentence. */
+static void print_unequal(const struct view_forecast *view, int columns, FILE *out) {
+    const struct forecast_unequal *unequal = &view->unequal;
+    char step[TEXT_BYTES], same[TEXT_BYTES], mean[TEXT_BYTES + 16] = "";
+    if (!unequal->are) return;
+    if (unequal->steps > 1) snprintf(mean, sizeof mean, " (mean of %d)", unequal->steps);
+    SCOPED_FREE char *words =
+        mem_format("a step takes %s%s, %.3g times the %s that it takes with equal ranks: under %s "
+                   "every step waits for its slowest rank",
+                   time_text(view, unequal->step, step), mean, unequal->step / unequal->same,
+                   time_text(view, unequal->same, same), view->job->options.strategy);
+    text_entry(out, "unequal", columns, words);
+}
+
 static void print_step(const struct view_forecast *view, FILE *out) {
     const struct forecast *forecast = &view->forecast;
     char step[TEXT_BYTES], low[TEXT_BYTES], high[TEXT_BYTES], first[TEXT_BYTES], rate[TEXT_BYTES];
@@ -174,6 +203,7 @@ void view_forecast_print_row(const struct view_forecast *view, FILE *out) {
                                          time_text(view, forecast->result.step, step),
                                          range ? range : "", idle ? idle : "");
     text_entry(out, "time", NAME_COLUMNS, words);
+    print_unequal(view, NAME_COLUMNS, out);
     print_clip(view, NAME_COLUMNS, out);
 }
 
@@ -272,7 +302,9 @@ void view_forecast_print(const struct view_forecast *view, FILE *out) {
     row(out, "ranks", "%s", shape);
     free(shape);
     print_costs(view, out);
+    print_laws(view, out);
     print_step(view, out);
+    print_unequal(view, VIEW_NAME_COLUMNS, out);
     row(out, "bubble",
         "%.1f%% of the ranks' time is no forward or backward pass; %.1f%% between a rank's first "
         "and last pass (span)",
@@ -316,7 +348,7 @@ json_t *view_forecast_json(const struct view_forecast *view) {
     const struct forecast *forecast = &view->forecast;
     const struct sim_result *result = &forecast->result;
     const struct program *program = view->job->plan->program;
-    return json_pack(
+    json_t *root = json_pack(
         "{s:o, s:s, s:i, s:i, s:i, s:i, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, "
         "s:f, s:o, s:o}",
         "fits", fit_json(view->job), "schedule", view->job->plan->config.schedule, "ranks",
@@ -327,4 +359,9 @@ json_t *view_forecast_json(const struct view_forecast *view) {
         result->exposed, "clip_wait", view->clip_waits ? view->clip_time : 0.0, "peak_bytes",
         (json_int_t)job_most_bytes(view->job), "instructions", (json_int_t)result->instructions,
         "seconds", forecast->seconds, "rank", ranks_json(view), "path", path_json(view));
+    if (view->unequal.are)
+        json_object_set_new(root, "unequal",
+                            json_pack("{s:f, s:f, s:i}", "step", view->unequal.step, "equal_step",
+                                      view->unequal.same, "steps", view->unequal.steps));
+    return root;
 }

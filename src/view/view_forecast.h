@@ -15,6 +15,7 @@ struct view_forecast {
     const struct job *job;
     struct costs costs; /* the job's, with the crowd of its machine */
     struct forecast forecast;
+    struct forecast_unequal unequal; /* what laws of --hetero cost */
     bool clip_waits;  /* STEP awaits the norm of all ranks' gradients, for clipping, which takes */
     double clip_time; /* this much of a step */
 };

@@ -30,7 +30,9 @@
 #include "base/number.h"
 #include "exec/answer.h"
 #include "plan/resolve.h"
+#include "sim/forecast.h"
 #include "stretto.h"
+#include "virtual/virtual.h"
 
 /* A model whose layers have parameters or none by turns, the first two none: --model bare. Stages
  * of it have no parameters, no gradients, or no gradients of what comes in. Images are 8x8. */
@@ -51,11 +53,31 @@ static const struct stretto_model bare = {sizeof bare, "bare", build_bare, .clip
 /* The plans of a cell's ranks. */
 struct cell {
     const struct options *given;
-    struct dataset *dataset; /* that all ranks read */
-    struct options *options; /* per rank: resolved */
-    struct plan **plan;      /* per rank */
+    struct dataset *dataset;     /* that all ranks read */
+    struct options *options;     /* per rank: resolved */
+    struct plan **plan;          /* per rank */
+    struct costs **costs;        /* likewise: of laws that make ranks unequal */
+    struct virtual_world *world; /* of --clock virtual; NULL */
     int ranks;
 };
+
+static const struct engine_clock *clock_of(void *context, int rank) {
+    const struct cell *cell = context;
+    return cell->world ? virtual_clock(cell->world, rank) : NULL;
+}
+
+/* In virtual time the third step takes what the simulator says, to the last bit. */
+static enum status check_times(const struct cell *cell) {
+    struct forecast forecast;
+    if (!cell->world || cell->plan[0]->config.steps < FORECAST_STEPS || cell->plan[0]->last_samples)
+        return STATUS_OK;
+    TRY(forecast_new(cell->plan[0], cell->costs[0], true, &forecast));
+    double told = forecast.result.step, took = virtual_step_ns(cell->world, FORECAST_STEPS - 1);
+    forecast_free(&forecast);
+    if (told == took) return STATUS_OK;
+    return fail(STATUS_NO, "the third step took %.17g ns and not the simulator's %.17g", took,
+                told);
+}
 
 static enum status plan_rank(void *context, int rank, const struct plan **out) {
     struct cell *cell = context;
@@ -64,8 +86,11 @@ static enum status plan_rank(void *context, int rank, const struct plan **out) {
     cell->options[rank] = *cell->given;
     const struct model *model = model_find(cell->given->model);
     TRY(resolve_run(&cell->options[rank], model, cell->dataset, &place, &config));
+    TRY(resolve_costs(&cell->options[rank], true, cell->ranks, &config, &cell->costs[rank]));
     TRY(plan_new(&config, NULL, &cell->plan[rank]));
     *out = cell->plan[rank];
+    if (rank == 0 && cell->costs[0]->simulated)
+        return virtual_new(cell->plan[0], cell->costs[0], &cell->world);
     return STATUS_OK;
 }
 
@@ -75,15 +100,20 @@ static enum status run_line(const char *line, int ranks, struct answer *out) {
     struct cell cell = {.given = &options,
                         .options = MEM_ARRAY(struct options, ranks),
                         .plan = MEM_ARRAY(struct plan *, ranks),
+                        .costs = MEM_ARRAY(struct costs *, ranks),
                         .ranks = ranks};
-    struct answer_config config = {.ranks = ranks, .context = &cell, .plan = plan_rank};
+    struct answer_config config = {
+        .ranks = ranks, .context = &cell, .plan = plan_rank, .clock = clock_of};
     enum status status = resolve_data(&options, model_find(options.model), &cell.dataset);
     if (status == STATUS_OK) status = answer_train(&config, out);
-    for (int r = 0; r < ranks; r++) plan_free(&cell.plan[r]);
+    if (status == STATUS_OK) status = check_times(&cell);
+    virtual_free(&cell.world);
+    for (int r = 0; r < ranks; r++) plan_free(&cell.plan[r]), cost_free(&cell.costs[r]);
     dataset_free(&cell.dataset);
     options_free(&options);
     free(cell.options);
     free(cell.plan);
+    free(cell.costs);
     return status;
 }
 

@@ -288,7 +288,7 @@ static void hooks_body(struct trial *trial, struct comm *comm) {
     struct comm_request *request = NULL;
     float *data;
     NEED(comm_alloc(comm, 400, "data", (void **)&data) == STATUS_OK);
-    comm_set_hooks(comm, &(struct comm_hooks){&seen, see_before, see_after});
+    comm_set_hooks(comm, &(struct comm_hooks){&seen, see_before, see_after, NULL});
     NEED(comm_all_reduce(comm_world(comm), data, 100, &request) == STATUS_OK);
     NEED(comm_wait(&request) == STATUS_OK);
     NEED(comm_broadcast(comm_world(comm), 0, data, 400, &request) == STATUS_NUMERIC && !request);

@@ -278,7 +278,7 @@ static void alone_body(struct trial *trial, struct comm *comm) {
     NEED(comm_barrier(comm_world(comm)) == STATUS_OK);
     if (comm_rank(comm) == 0) {
         struct comm_piece piece = {room, LARGE};
-        comm_set_hooks(comm, &(struct comm_hooks){&done, NULL, count_sends});
+        comm_set_hooks(comm, &(struct comm_hooks){&done, NULL, count_sends, NULL});
         for (int i = 0; i < MESSAGES; i++)
             NEED(comm_channel_post_send(channel, &piece, 1, &send[i]) == STATUS_OK);
         for (int turn = 0; turn < 30000 && (atomic_load(&trial->shared->note[0]) < MESSAGES ||
@@ -354,7 +354,7 @@ static void hooks_body(struct trial *trial, struct comm *comm) {
                  STATUS_OK);
         }
     NEED(comm_barrier(comm_world(comm)) == STATUS_OK);
-    comm_set_hooks(comm, &(struct comm_hooks){&seen, see_before, see_after});
+    comm_set_hooks(comm, &(struct comm_hooks){&seen, see_before, see_after, NULL});
     for (int k = 0; k < CHANNELS; k++)
         for (int i = 0; i < EACH; i++) {
             struct comm_piece piece = {word, (size_t)i};

@@ -25,7 +25,7 @@ static void alone_body(struct trial *trial, struct comm *comm) {
         for (int k = 0; k < COUNT; k++) data[i][k] = trial_value(rank, k + i);
     }
     NEED(comm_barrier(comm_world(comm)) == STATUS_OK);
-    comm_set_hooks(comm, &(struct comm_hooks){&done, NULL, count_done});
+    comm_set_hooks(comm, &(struct comm_hooks){&done, NULL, count_done, NULL});
     for (int i = 0; i < OPERATIONS; i++)
         NEED(comm_all_reduce(comm_world(comm), data[i], COUNT, &request[i]) == STATUS_OK);
     for (int turn = 0; turn < 30000 && atomic_load(&done) < OPERATIONS; turn++) usleep(1000);

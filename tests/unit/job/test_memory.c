@@ -199,6 +199,7 @@ Test(job_memory, a_cluster_judges_each_rank_by_its_device) {
     cr_expect(!job_fit(&job, &fit));
     job.costs->cluster = &cluster;
     job.options.cluster = "c.yml";
+    job.options.command = COMMAND_SIMULATE;
     job.available_bytes = 1; /* this machine does not count */
     cr_expect(job_fit(&job, &fit) && fit.fits && fit.lacking == 0 && !fit.limited);
     cr_expect_eq(check(log, sizeof log), STATUS_OK);
@@ -212,6 +213,16 @@ Test(job_memory, a_cluster_judges_each_rank_by_its_device) {
     cr_expect(strstr(log, "rank 2 would need") &&
                   strstr(log, "the memory of its device (b of c.yml) is 512 MiB"),
               "%s", log);
+    /* Who trains does so on this machine, and in virtual time for the device too. */
+    job.options.command = COMMAND_TRAIN;
+    job.available_bytes = 4096 * MIB;
+    cr_expect_eq(check(log, sizeof log), STATUS_OK);
+    job.costs->simulated = true;
+    cr_expect_eq(check(log, sizeof log), STATUS_MEMORY);
+    job.position[2].activations -= 600 * MIB;
+    cr_expect_eq(check(log, sizeof log), STATUS_OK);
+    job.available_bytes = 1;
+    cr_expect_eq(check(log, sizeof log), STATUS_MEMORY);
     job.costs->cluster = NULL;
     cluster_free(&cluster);
     close_eight();

@@ -80,9 +80,9 @@ Test(record_metrics, keys_in_order) {
     cr_assert_str_eq(text,
                      "{\"kind\":\"train\",\"step\":2,\"epoch\":1,\"unix_s\":102,\"loss\":0.5,"
                      "\"lr\":0.1,\"grad_norm\":null,\"samples_per_s\":null,"
-                     "\"step_ms\":null,\"data_ms\":null}\n"
+                     "\"step_ms\":null,\"data_ms\":null,\"virtual_s\":null}\n"
                      "{\"kind\":\"eval\",\"step\":2,\"epoch\":1,\"unix_s\":103.5,\"loss\":0.25,"
-                     "\"acc1\":0.975,\"acc5\":null,\"eval_ms\":null}\n");
+                     "\"acc1\":0.975,\"acc5\":null,\"virtual_s\":null,\"eval_ms\":null}\n");
     free(text);
     cr_assert_eq(metrics_close(&metrics), STATUS_OK);
     cr_assert_null(metrics);

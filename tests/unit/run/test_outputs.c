@@ -22,7 +22,7 @@ Test(run_outputs, every_option_with_a_path_is_read_or_written) {
     for (int id = 0; id < OPTION_COUNT; id++) {
         const char *holder = option_rows[id].placeholder;
         bool path = strncmp(holder, "FILE", 4) == 0 || strncmp(holder, "DIR", 3) == 0 ||
-                    strcmp(holder, "SPEC") == 0;
+                    strcmp(holder, "SPEC") == 0 || strcmp(holder, "LAW,...") == 0;
         cr_expect_eq(path,
                      paths_are_read((enum option_id)id) + outputs_are_written((enum option_id)id),
                      "--%s %s", option_rows[id].name, holder);
@@ -43,6 +43,8 @@ Test(run_outputs, paths_from_the_root) {
         {"weights", "w.safetensors", "%s/w.safetensors"},
         {"weights", "/w.safetensors", "/w.safetensors"},
         {"program", ".//p.txt", "%s/p.txt"},
+        {"hetero", "slow=1:2,trace=t.csv:3", "slow=1:2,trace=%s/t.csv:3"},
+        {"hetero", "slow=1:2", "slow=1:2"},
         {"profile", "/a.json,b.json", "/a.json,%s/b.json"},
         {"model", "mlp", "mlp"},
     };

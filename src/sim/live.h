@@ -1,0 +1,45 @@
+/* The simulator moved on from outside, one rank and one instruction at a time: by whoever runs the
+ * programs and wants to know the times. The rules and the code are those of sim_run, so the times
+ * are those of a forecast, to the last bit. All functions are local and do not block; one thread at
+ * a time. Ranks are numbered as in the program. */
+#ifndef SIM_LIVE_H
+#define SIM_LIVE_H
+
+#include "sim/run.h"
+
+struct sim_live;
+
+/* What the input has is borrowed until sim_live_free. `shares` are the samples of a short last
+ * step's micro-batches as a part of those of others, for all replicas; NULL: there is no such step.
+ */
+struct sim_live *sim_live_new(const struct sim_input *input, const double *shares);
+void sim_live_free(struct sim_live **live);
+
+/* The rank begins a step of this number, from 0 on: its body, or the short last one. */
+void sim_live_begin(struct sim_live *live, int rank, enum list_name list, int64_t step);
+/* Before an instruction is run, and behind it; `at` is its place in the list, of the end its count.
+ * False: the rank waits, and is to ask again once sim_live_woken has named it. */
+bool sim_live_come(struct sim_live *live, int rank, int at);
+bool sim_live_ran(struct sim_live *live, int rank, int at);
+/* Behind the list, whose end has come: notes when the step ended. */
+void sim_live_end(struct sim_live *live, int rank);
+
+/* The row of the instruction that the rank is at; when what it posted was issued and has ended,
+ * once that was settled. */
+int sim_live_row(const struct sim_live *live, int rank);
+void sim_live_times(const struct sim_live *live, int rank, int row, double *issued, double *end);
+/* Time that a rank has waited for others, beyond data under way. */
+double sim_live_waits(const struct sim_live *live, int rank);
+
+double sim_live_clock(const struct sim_live *live, int rank);
+/* Between steps of all ranks: the state as numbers, into room for the count that it returns (NULL:
+ * it only counts), and back. Numbers of another program set the clocks alone, to the latest one. */
+int sim_live_save(const struct sim_live *live, double *out);
+void sim_live_load(struct sim_live *live, const double *numbers, int count);
+/* A rank that may go on, each once; -1: no further one. */
+int sim_live_woken(struct sim_live *live);
+/* The time from the end of the step before to the end of a step, each that of the last rank; of the
+ * first step from 0. NaN: not all have ended it, or it is long ago. */
+double sim_live_step(const struct sim_live *live, int64_t step);
+
+#endif

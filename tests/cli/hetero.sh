@@ -1,0 +1,64 @@
+# --hetero: laws change no bit, the run and its forecast keep them, and what is wrong is refused with its place.
+. "$ROOT/tests/cli/lib.sh"
+set -- --model mlp --data synthetic:count=64,size=8 --threads 1 --batch 8 --steps 4 --eval-every never --quiet
+hash() { sed -n 's/.*"param_hash": "\(.*\)".*/\1/p' "$1/summary.json"; }
+# value KEY FILE
+value() { sed -n "s/^ *\"$1\": \([0-9.e+-]*\).*/\1/p" "$2"; }
+for how in "ddp -n 2" "1f1b --stages 2 --micro-batches 2" "zbv --stages 2 --micro-batches 2 --recompute always" "zero3 -n 2 --micro-batches 2"; do
+    name=$(echo "$how" | tr -c 'a-z0-9\n' _)
+    "$STRETTO" train "$@" --strategy $how --spawn threads --out "$name" 2>err || say "$how: $(cat err)"
+    printf '0,0,0.5\n0.01,1,0.25\n' >speeds.csv
+    "$STRETTO" train "$@" --strategy $how --spawn threads --hetero base=5ms,slow=1:2,transient=0.5:2ms,link=0:1:1ms:10MB/s,trace=speeds.csv:2 --out "$name-law" 2>err ||
+        say "$how with laws: $(cat err)"
+    [ "$(hash "$name")" = "$(hash "$name-law")" ] || say "$how: laws change bits"
+    [ "$(value law_passes "$name-law/summary.json")" -gt 0 ] || say "$how: no passes are counted"
+done
+# No pass is shorter than its law: a step of rank 1 takes three times its forward and backward.
+"$STRETTO" train "$@" --strategy ddp -n 2 --steps 8 --hetero base=10ms,slow=1:3 --out slow 2>err || say "slow: $(cat err)"
+if command -v python3 >/dev/null; then
+    "$STRETTO" simulate --model mlp --data synthetic:count=64,size=8 --threads 1 --batch 8 --strategy ddp -n 2 --hetero base=10ms,slow=1:3 --json >told ||
+        say "simulate"
+    python3 - <<'END' || say "a run is not what its laws say"
+import json, sys
+took, told = json.load(open("slow/summary.json")), json.load(open("told"))
+passes = told["rank"][1]["busy"] * 1e-6
+good = passes > 3 * 20 and abs(told["rank"][0]["busy"] * 3e-6 - passes) < 1e-6
+good &= took["step_ms"]["p50"] >= passes and took["law_passes"] == 2 * 2 * 8
+good &= took["predicted_step_ms"]["p50"] == took["predicted_step_ms"]["low"]
+good &= 2.5 < told["unequal"]["step"] / told["unequal"]["equal_step"] <= 3 and told["unequal"]["step"] == told["step"]
+if not good: print(took["step_ms"], took["predicted_step_ms"], took["law_passes"], told)
+sys.exit(not good)
+END
+fi
+# A pass of 100 ns cannot be kept: that is said.
+"$STRETTO" train "$@" --hetero base=100ns --out late 2>err || say "late: $(cat err)"
+grep -q 'of the passes computed longer than --hetero base=100ns says' err || say "no word of late passes: $(cat err)"
+# In words, and for a run that is resumed with other laws.
+"$STRETTO" explain --model mlp --data synthetic --strategy ddp -n 4 --hetero base=20ms,slow=3:3 >screen 2>err || say "explain: $(cat err)"
+grep -q '^unequal .* times the .* with equal' screen || say "explain does not say what a slow rank costs"
+"$STRETTO" train "$@" --strategy ddp -n 2 --resume --steps 9 --hetero base=10ms --out slow 2>err || say "resume: $(cat err)"
+grep -q hetero err || say "other laws at --resume are not told: $(cat err)"
+grep -q "trace=$(pwd -P)/speeds.csv:2" ddp__n_2-law/config.yml || grep -q "trace=.*/speeds.csv:2" ddp__n_2-law/config.yml || say "config.yml: $(grep hetero ddp__n_2-law/config.yml)"
+# refused EXIT WORDS OPTIONS...
+refused() {
+    want=$1 words=$2
+    shift 2
+    "$STRETTO" simulate --model mlp --data synthetic --strategy ddp -n 2 "$@" >/dev/null 2>err
+    [ $? = "$want" ] || say "$*: not exit $want"
+    grep -q -- "$words" err || say "$*: $(cat err)"
+    [ "$(wc -l <err)" -le 3 ] || say "$*: more than three lines"
+}
+refused 2 "'fast=2' is not a law" --hetero fast=2
+refused 2 "slow: rank 2 is not one of this run" --hetero slow=2:3
+refused 2 "--delay and --hetero exclude one another" --hetero slow=1:3 --delay f=1ms
+refused 2 "--costs and --hetero exclude one another" --hetero slow=1:3 --costs f=1
+refused 3 "cannot open" --hetero trace=nowhere.csv
+printf '0,0,1\n5,7,0.5\n' >far.csv
+refused 3 "far.csv: line 2: rank 7 is not one of this run" --hetero trace=far.csv
+printf '0,0,fast\n' >bad.csv
+refused 3 "bad.csv: line 1: speed is 'fast'" --hetero trace=bad.csv
+# The shipped trace is one.
+"$STRETTO" simulate --model mlp --data synthetic --strategy ddp -n 16 --batch 1024 --hetero "base=20ms,trace=$ROOT/examples/cloud.csv:0.001" --json >told 2>err ||
+    say "cloud.csv: $(cat err)"
+head -1 "$ROOT/examples/cloud.csv" | grep -q imitates || say "cloud.csv does not say that it imitates"
+exit $failed
