@@ -149,3 +149,13 @@ Test(record_summary, folder_that_is_not_there) {
     cr_assert_eq(summary_write(&summary, "/nonexistent/summary.json"), STATUS_DATA);
     cr_assert(strstr(said, "/nonexistent/summary.json"), "%s", said);
 }
+
+Test(record_summary, a_key_that_an_older_version_lacks_is_null) {
+    char *path = mem_format("%s/summary.json", folder);
+    struct summary back;
+    write_changed("\"law_late\": null,", "");
+    cr_assert_eq(summary_read(path, &back), STATUS_OK);
+    cr_expect_eq(back.law_late, SUMMARY_NO_INT);
+    summary_free(&back);
+    free(path);
+}
