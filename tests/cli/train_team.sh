@@ -27,7 +27,7 @@ for ranks in '' '-n 2' '-n 2 --spawn threads'; do
     grep -q 'threads 2: OpenMP runs a team of 1' err || { echo "no word of the team:"; cat err; failed=1; }
     [ ! -e limit ] || { echo "a folder of a run that was refused"; rm -r limit; failed=1; }
 done
-(ulimit -s 32 && train --model mlp --steps 1 --out stack) >out 2>err
+(ulimit -s 48 && train --model mlp --steps 1 --out stack) >out 2>err
 code=$?
-[ $code = 2 ] && grep -q 'the limit of the stack is 32 KiB' err || { echo "ulimit -s 32: exit $code: $(cat err)"; failed=1; }
+[ $code = 2 ] && grep -q 'the limit of the stack is 48 KiB' err || { echo "ulimit -s 48: exit $code: $(cat err)"; failed=1; }
 exit $failed
