@@ -163,6 +163,7 @@ void file_abandon(struct file_writer *writer) {
 
 enum status file_write_text(const char *path, const char *text) {
     struct file_writer writer;
+    if (!text) return fail(STATUS_MEMORY, "%s: out of memory for its text", path);
     TRY(file_begin(path, &writer));
     enum status status = file_write(&writer, text, strlen(text));
     if (status == STATUS_OK) return file_commit(&writer);

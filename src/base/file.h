@@ -50,7 +50,7 @@ enum status file_write(struct file_writer *writer, const void *data, size_t byte
 enum status file_commit(struct file_writer *writer);
 void file_abandon(struct file_writer *writer);
 
-/* Local, blocking. Writes a small text atomically. */
+/* Local, blocking. Writes a small text atomically; NULL: whoever made it had no memory. */
 enum status file_write_text(const char *path, const char *text);
 
 /* Local, not blocking. Whether a process holds a lock of the kernel (flock) on the file of that

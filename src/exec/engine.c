@@ -79,7 +79,7 @@ bool engine_failed_alone(const struct engine *engine) {
 }
 
 int64_t engine_next_step(const struct engine *engine) {
-    return engine->step->number;
+    return engine->state->done.step;
 }
 
 void step_begin(struct step *step) {

@@ -393,7 +393,8 @@ static enum status save_rank(struct session *session) {
 static enum status finish(struct session *session, enum status status) {
     bool good = status == STATUS_OK || status == STATUS_STOPPED;
     result_measure(session);
-    if (good && session->job.options.save_ranks) TRY(save_rank(session));
+    if (good && session->job.options.save_ranks)
+        recorder_lacks(&session->recorder, save_rank(session), "rank-N.safetensors");
     if (good && is_spread(session))
         session->model_status = checkpoint_save_model(session->engine, session->folder);
     if (good) TRY(result_gather(session)); /* ranks that failed cannot be asked */

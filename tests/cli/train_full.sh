@@ -17,6 +17,13 @@ grep -q '"exit": 3' run/summary.json || say "the summary: $(cat run/summary.json
 grep -q '"steps": 200' run/summary.json || say "the run did not go on: $(cat run/summary.json)"
 ls -A run | grep '\.tmp\.' && say "left behind"
 
+# So with the tensors of each rank, which no others stand for.
+full --save-every never --save-ranks -n 2 --spawn threads --log-every 200 --out ranks
+code=$?
+[ $code = 3 ] || say "ranks: exit $code, not 3: $(cat err)"
+grep -q 'error: ranks lacks rank-N.safetensors, .*model.safetensors' err || say "ranks: not what it lacks: $(cat err)"
+grep -q '"exit": 3' ranks/summary.json || say "no summary of the ranks: $(ls ranks)"
+
 # With saves: the step whose rows are missing is not saved, and the run says why it ends.
 full --save-every 150 --out saving
 code=$?
