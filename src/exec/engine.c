@@ -1,5 +1,6 @@
 /* Steps and evaluations: see engine.h. */
 #include "exec/engine.h"
+#include "exec/numeric.h"
 
 #include <math.h>
 #include <string.h>

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "exec/delay.h"
 #include "exec/handlers.h"
+#include "exec/numeric.h"
 #include "exec/places.h"
 #include "exec/queues.h"
 #include "exec/tally.h"

@@ -9,8 +9,8 @@
 #include <stdio.h>
 
 #include "base/log.h"
+#include "exec/numeric.h"
 #include "exec/queues.h"
-#include "exec/state.h"
 #include "exec/tally.h"
 
 struct search {

@@ -160,7 +160,6 @@ enum status pass_run_lockstep(struct engine *engine, struct pass_run *runs, int 
 static inline bool is_alone(const struct engine *engine) {
     return comm_size(engine->comm) == 1;
 }
-
 /* Local. The time of this rank: of the wall clock, or virtual. */
 static inline int64_t engine_now(const struct engine *engine) {
     const struct engine_clock *clock = engine->meeting.clock;
@@ -187,27 +186,15 @@ enum status engine_run_list(struct engine *engine, enum list_name name);
 
 /* Local. Who watches training; evaluating and saving are each one thing, which train.h tells. */
 const struct engine_observer *engine_watcher(const struct engine *engine);
-
 /* Local. The communicator tells when what is posted is done; until engine_listen(engine, false). */
 void engine_listen(struct engine *engine, bool on);
 
-/* Collective over the job, not blocking. Declares the channels from the driver, where there is one.
- */
+/* Collective over all ranks, not blocking. Declares the channels from the driver, if there is one. */
 enum status engine_open_calls(struct engine *engine);
 
 /* Local. Moves reductions under way on; called between pieces of computation. */
 void engine_progress(struct engine *engine);
 /* Local. Each rank's own running statistics, where STATS_ALL has replaced them. */
 enum status restore_statistics(struct engine *engine);
-
-/* Local. Logs which value was the first to be not finite in the step under way; returns
- * STATUS_NUMERIC. The same of the norm of a step whose STEP has run. */
-enum status numeric_failure(struct engine *engine, const char *what, double value);
-enum status numeric_failure_of_norm(struct engine *engine, const struct step *step);
-/* Local. The first parameter whose gradient, of a buffer that STEP reads, is not finite here. */
-const char *numeric_bad_gradient(const struct engine *engine, int grad);
-/* Local. The same of an evaluation, and of a parameter after the step's update. */
-enum status numeric_failure_of_evaluation(struct engine *engine, double loss);
-enum status numeric_failure_of_update(struct engine *engine, const struct step *step);
 
 #endif
