@@ -59,11 +59,11 @@ static enum status status_of_code(int code) {
 }
 
 static enum status launch(const struct options *options, const struct start *start) {
-    struct lock *lock = NULL;
-    char *folder = NULL, **argv;
+    SCOPED_FREE char *folder = NULL;
+    SCOPED(lock_give_back) struct lock *lock = NULL;
+    char **argv;
     TRY(check_plan(options, start, &folder, &lock));
-    enum status status = launch_arguments(&argv);
-    if (status != STATUS_OK) return status;
+    TRY(launch_arguments(&argv));
     /* Then all ranks read it, too; or there is none. */
     bool named = option_is_given(options, OPTION_out) || start->use;
     const char *first[] = {named ? NULL : "--out", folder, NULL},
@@ -85,8 +85,6 @@ static enum status launch(const struct options *options, const struct start *sta
     launch_arguments_free(ranks);
     launch_arguments_free(restarted);
     launch_arguments_free(argv);
-    lock_give_back(&lock);
-    free(folder);
     return status_of_code(code);
 }
 
