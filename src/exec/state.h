@@ -189,7 +189,7 @@ const struct engine_observer *engine_watcher(const struct engine *engine);
 /* Local. The communicator tells when what is posted is done; until engine_listen(engine, false). */
 void engine_listen(struct engine *engine, bool on);
 
-/* Collective over all ranks, not blocking. Declares the channels from the driver, if there is one. */
+/* Collective over all ranks, not blocking. Declares the channels from a driver. */
 enum status engine_open_calls(struct engine *engine);
 
 /* Local. Moves reductions under way on; called between pieces of computation. */
