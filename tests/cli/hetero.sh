@@ -23,7 +23,8 @@ import json, sys
 took, told = json.load(open("slow/summary.json")), json.load(open("told"))
 passes = told["rank"][1]["busy"] * 1e-6
 good = passes > 3 * 20 and abs(told["rank"][0]["busy"] * 3e-6 - passes) < 1e-6
-good &= took["step_ms"]["p50"] >= passes and took["law_passes"] == 2 * 2 * 8
+# Rank 1 waits that long in every step; where steps begin on rank 0 wavers a little. Without the law it would be a third.
+good &= took["step_ms"]["p50"] >= 0.9 * passes and took["law_passes"] == 2 * 2 * 8
 good &= took["predicted_step_ms"]["p50"] == took["predicted_step_ms"]["low"]
 good &= 2.5 < told["unequal"]["step"] / told["unequal"]["equal_step"] <= 3 and told["unequal"]["step"] == told["step"]
 if not good: print(took["step_ms"], took["predicted_step_ms"], took["law_passes"], told)
