@@ -75,7 +75,7 @@ static void begin_next(struct engine *engine) {
 void engine_begin_list(struct engine *engine, enum list_name name) {
     engine->list = program_list(engine->plan->program, engine->plan->config.rank, name);
     engine->list_name = name;
-    engine->list_step = engine->step->number;
+    engine->list_step = engine->step->number - engine->overlap.fill;
     engine->at = 0;
     engine->pass.instr = NULL; /* of a list that failed */
     free(engine->broadcast.first_steps);
@@ -86,6 +86,9 @@ void engine_begin_list(struct engine *engine, enum list_name name) {
 
 enum status engine_advance(struct engine *engine, bool *ended) {
     const struct engine_observer *observer = engine_watcher(engine);
+    while (engine->at < engine->list->count &&
+           !overlap_runs(engine, &engine->list->items[engine->at]))
+        engine->at++;
     *ended = engine->at == engine->list->count;
     if (*ended) return STATUS_OK;
     const struct instr *instr = &engine->list->items[engine->at];
@@ -130,7 +133,8 @@ enum status engine_wait(struct engine *engine) {
     if (status == STATUS_OK) note_wait(engine, begin, end);
     engine->awaiting = NULL;
     if (observer->waited && !engine->meeting.clock)
-        observer->waited(observer->context, waiter, engine->awaited, engine->list_step, begin, end);
+        observer->waited(observer->context, waiter, engine->awaited,
+                         engine->list_step + engine->overlap.fill, begin, end);
     return status;
 }
 
@@ -160,7 +164,10 @@ static enum status run_list(struct engine *engine, bool step) {
         TRY(engine_advance(engine, &ended));
         if (engine->awaiting) TRY(engine_wait(engine));
     }
-    if (clock) TRY(timed_end(engine, engine_watcher(engine)));
+    if (clock && engine->overlap.fill > 0)
+        TRY(timed_come(engine, NULL, engine_watcher(engine)));
+    else if (clock)
+        TRY(timed_end(engine, engine_watcher(engine)));
     TRY(posted_await_all(engine, step));
     if (step) return STATUS_OK;
     if (engine->list_name == LIST_EVAL) TRY(queues_read_told(engine, engine->step, TOLD_ALL));

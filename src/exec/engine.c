@@ -11,6 +11,7 @@
 #include "exec/queues.h"
 #include "exec/state.h"
 #include "exec/tally.h"
+#include "exec/versions.h"
 
 const void *bound_source(const struct step *step, const struct runnable *runnable, int index,
                          const struct micro_batch *samples) {
@@ -90,11 +91,12 @@ void step_begin(struct step *step) {
     memset(step->loss, 0, sizeof step->loss);
 }
 
-/* Makes it the step of this number, of which nothing has run. */
-static void step_renew(struct step *step, int64_t number) {
+void step_renew(struct step *step, int64_t number) {
     step->number = number;
     step->normed = step->updated = step->decided = false;
     step->untold_count = 0;
+    step->version = -1;
+    step->relayed = (struct step_share){0};
     step->asked = (struct step_request){0};
 }
 
@@ -107,6 +109,8 @@ void engine_find_place(struct engine *engine) {
     for (int i = 0; i < engine->ring_count; i++) step_renew(&engine->ring[i], -1);
     engine->step = &engine->ring[number % engine->ring_count];
     step_renew(engine->step, number);
+    versions_set(engine->store, number);
+    overlap_empty(engine);
 }
 
 int64_t engine_steps_left(const struct engine *engine) {
@@ -163,8 +167,8 @@ static int64_t step_samples(const struct engine *engine, const struct step *step
 static int64_t idle_ns(const struct engine *engine, const struct step *step) {
     const struct step_times *times = &step->times;
     double own_ms = step->share.came_ms, slowest_ms = own_ms;
-    for (int r = 0; r < comm_size(engine->comm); r++)
-        slowest_ms = fmax(slowest_ms, step->shares[r].came_ms);
+    int told = engine->plan->program->ahead > 0 ? 0 : comm_size(engine->comm);
+    for (int r = 0; r < told; r++) slowest_ms = fmax(slowest_ms, step->shares[r].came_ms);
     int64_t idle = (int64_t)((slowest_ms - own_ms) * 1e6);
     int64_t groups = times->of[TIME_COMM] - times->message_ns;
     return times->unsent_ns + (idle < groups ? idle : groups);
@@ -204,6 +208,7 @@ static double top_five(const struct engine *engine, const struct tally *tally) {
 
 static void fill_result(const struct engine *engine, struct step *step, struct step_result *out) {
     const struct tally *tally = &step->tally;
+    bool overlaps = engine->plan->program->ahead > 0; /* ranks do not tell all others */
     *out = (struct step_result){.step = step->number,
                                 .epoch = step->begin.epoch,
                                 .step_in_epoch = step->begin.sample / engine->plan->config.batch,
@@ -213,16 +218,16 @@ static void fill_result(const struct engine *engine, struct step *step, struct s
                                 .acc1 = tally->ranked > 0 ? tally->right1 / tally->ranked : NAN,
                                 .acc5 = top_five(engine, tally),
                                 .lr = step->lr,
-                                .grad_norm = step->normed ? step->grad_norm : NAN,
+                                .grad_norm = step->normed && !overlaps ? step->grad_norm : NAN,
                                 .times = step->times,
-                                .request = step->agreed,
+                                .request = overlap_request(engine, step),
                                 .ranks = comm_size(engine->comm),
                                 .rank_loss = step->rank_loss,
                                 .rank_ms = step->rank_ms};
     int losses = engine->plan->micro[0].graph->loss_count;
     for (int r = 0; r < out->ranks; r++) {
-        step->rank_loss[r] = own_loss(&step->shares[r].tally, losses);
-        step->rank_ms[r] = step->shares[r].busy_ms;
+        step->rank_loss[r] = overlaps ? NAN : own_loss(&step->shares[r].tally, losses);
+        step->rank_ms[r] = overlaps ? NAN : step->shares[r].busy_ms;
     }
 }
 
@@ -235,7 +240,7 @@ static void next_step(struct engine *engine) {
     if (step_in_epoch(engine) == config->steps_per_epoch)
         *next = (struct train_position){next->epoch + 1, 0};
     engine->step = &engine->ring[number % engine->ring_count];
-    step_renew(engine->step, number);
+    if (engine->step->number != number) step_renew(engine->step, number);
 }
 
 int engine_ahead(const struct engine *engine) {
@@ -260,6 +265,11 @@ static struct step *oldest_step(struct engine *engine) {
 static void drop_steps(struct engine *engine) {
     for (; engine->unfinished > 0; engine->unfinished--) release_batch(engine, oldest_step(engine));
     release_batch(engine, engine->step);
+    for (int i = 1; i <= engine->plan->program->ahead; i++) {
+        struct step *step = &engine->ring[(engine->step->number + i) % engine->ring_count];
+        if (step->number == engine->step->number + i) release_batch(engine, step);
+    }
+    overlap_empty(engine);
 }
 
 static enum status run_step(struct engine *engine, struct step *step) {
@@ -269,6 +279,7 @@ static enum status run_step(struct engine *engine, struct step *step) {
     step->begin = engine->state->next;
     step->lr = engine_lr(engine);
     TRY(queues_clear_told(engine, step));
+    TRY(overlap_fill(engine));
     TRY(engine_run_list(engine, list_at(engine, step_in_epoch(engine))));
     step->times.hidden_ns = comm_hidden_ns(engine->comm) - hidden_before;
     return queues_read_told(engine, step, TOLD_ALL);
@@ -328,7 +339,7 @@ enum status engine_step(struct engine *engine, struct step_result *out) {
 bool engine_norm(const struct engine *engine, int64_t number, double *out) {
     const struct step *step = &engine->ring[number % engine->ring_count];
     if (number < 0 || step->number != number || !step->normed) return false;
-    *out = step->grad_norm;
+    *out = engine->plan->program->ahead > 0 ? NAN : step->grad_norm; /* a stage's alone */
     return true;
 }
 

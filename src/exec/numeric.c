@@ -119,7 +119,8 @@ static void run_alone(struct engine *engine, struct runnable *runnable,
 
 /* Into slot 0, wherever that takes them from. */
 static void give_inputs(struct engine *engine, struct runnable *runnable, int micro) {
-    struct slot slot = {engine->step, runnable, micro, engine->slot[0].used};
+    struct slot slot = {
+        .step = engine->step, .runnable = runnable, .micro = micro, .used = engine->slot[0].used};
     if (!engine->apart)
         bind_inputs(engine->step, runnable, 0, &engine->step->batch->micro[micro]);
     else if (queues_load(engine, &slot, 0) != STATUS_OK ||
@@ -169,7 +170,9 @@ static int search_micro(struct engine *engine, int micro, struct search *search)
 static void blame(struct engine *engine, bool here) {
     int own = comm_rank(engine->comm), losses = engine->plan->micro[0].graph->loss_count;
     int whose = here ? own : COMM_ANOTHER;
-    for (int r = 0; r < comm_size(engine->comm) && whose == COMM_ANOTHER; r++)
+    bool overlaps = engine->plan->program->ahead > 0;
+    if (overlaps) engine->failed_alone = true;
+    for (int r = 0; !overlaps && r < comm_size(engine->comm) && whose == COMM_ANOTHER; r++)
         if (r != own && !isfinite(tally_loss(&engine->step->shares[r].tally, losses))) whose = r;
     comm_blame(engine->comm, whose);
 }

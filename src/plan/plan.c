@@ -210,6 +210,7 @@ static void plan_loaders(struct plan *plan) {
                                .workers = config->workers};
     if (plan->device->backend->apart && config->ranks == 1)
         plan->train_loader.depth = LOADER_DEPTH + PLAN_STEPS_AHEAD;
+    if (config->overlaps) plan->train_loader.depth = LOADER_DEPTH + config->grid.stages;
     int64_t test = config->dataset->count[config->eval_split];
     struct eval_share eval = eval_share(config);
     plan->eval_batch = config->eval_batch;
@@ -238,6 +239,7 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
         .samples = samples,
         .clips = plan->program ? program_clips(plan->program) : config->clip > 0,
         .shares = config->sync_bn,
+        .vertical_sync = config->vertical_sync,
         .ties = plan->ties.item,
         .tie_count = plan->ties.count,
         .buckets = plan->buckets.count,
@@ -379,6 +381,7 @@ static void plan_estimate(struct plan *plan) {
     struct memory_estimate *estimate = &plan->memory;
     estimate->apart = plan->device->backend->apart;
     estimate->params = state_kind_bytes(plan->store, ARRAY_PARAM);
+    estimate->versions = state_kind_bytes(plan->store, ARRAY_VERSION);
     estimate->gradients = state_kind_bytes(plan->store, ARRAY_GRAD);
     estimate->in_flight = state_kind_bytes(plan->store, ARRAY_GRAD_WINDOW);
     estimate->gathered = state_kind_bytes(plan->store, ARRAY_PARAM_WINDOW);

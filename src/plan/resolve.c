@@ -473,6 +473,7 @@ enum status resolve_run(struct options *options, const struct model *model,
     TRY(strategy_check(options, config.ranks));
     TRY(resolve_strategy(&resolve));
     TRY(resolve_batch(&resolve));
+    TRY(resolve_overlap(options, &config));
     TRY(resolve_machine(&resolve));
     TRY(resolve_epoch(&resolve));
     resolve_length(&resolve);

@@ -90,7 +90,8 @@ struct sim_rank {
 
 struct sim_result {
     double first_step; /* time of the first step */
-    double step;       /* time of the last one: the steady state, where there are several */
+    double step;       /* time of the last one: the steady state, where there are several; where
+                          steps overlap the mean of those from number 2S on */
     double mean;       /* of all steps behind the first; of one step that */
     double begin;      /* when the last one began: the end of the one before it */
     double bubble, span_bubble; /* of all ranks; as in program/replay.h */

@@ -235,7 +235,8 @@ void drawing_open(const struct view_forecast *view, struct drawing *out) {
     *out = (struct drawing){.view = view,
                             .result = &forecast->result,
                             .scale = scale_of(view),
-                            .texts = forecast->result.instructions / FORECAST_STEPS <= DRAW_TEXTS};
+                            .texts = forecast->result.instructions / forecast->input.steps <=
+                                     DRAW_TEXTS};
     fill(out);
     set_texts(out);
     set_timeline(out);
@@ -256,7 +257,7 @@ enum status view_forecast_draw(const struct view_forecast *view, const char *pat
         return fail(STATUS_USAGE,
                     "--draw %s: %lld instructions a step are too many to draw\n"
                     "  fewer ranks or micro-batches",
-                    path, (long long)(forecast->result.instructions / FORECAST_STEPS));
+                    path, (long long)(forecast->result.instructions / forecast->input.steps));
     SCOPED(drawing_close) struct drawing drawing = {0};
     drawing_open(view, &drawing);
     return draw_write(path, &drawing.timeline);
