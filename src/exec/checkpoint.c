@@ -15,8 +15,8 @@
 #include "exec/saving.h"
 #include "exec/state.h"
 #include "exec/tensors.h"
-#include "exec/weights.h"
 #include "exec/versions.h"
+#include "exec/weights.h"
 
 struct steps {
     int64_t *step; /* newest first; whoever listed them frees it */
