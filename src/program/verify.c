@@ -472,6 +472,7 @@ static struct program_proof proof_of(const struct verifier *verifier) {
 enum status program_prove(const struct program *program, const int64_t *last_samples,
                           struct program_proof *out) {
     bool last = program_has_last(program);
+    TRY(verify_ahead(program));
     SCOPED_FREE int64_t *loaded = last && !last_samples ? program_last_samples(program) : NULL;
     SCOPED(verifier_free)
     struct verifier verifier = {.program = program,
@@ -482,7 +483,6 @@ enum status program_prove(const struct program *program, const int64_t *last_sam
                                 .has_calls = verify_has_calls(program),
                                 .output_stage = verify_output_stage(program)};
     verify_know_rows(verifier.rows);
-    TRY(verify_ahead(&verifier));
     choose_walks(&verifier);
     TRY(verify_header_order(&verifier, NULL));
     if (last) TRY(verify_header_order(&verifier, verifier.samples));

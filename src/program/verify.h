@@ -44,7 +44,7 @@ int verify_output_stage(const struct program *program);
 /* Steps that overlap, and versions of the parameters: what the header says of them; how many steps
  * are walked, those that fill a pipeline left out. The micro-batch of the walk's instruction,
  * counted through all steps. Whether a pass reads the version that it must. */
-enum status verify_ahead(const struct verifier *verifier);
+enum status verify_ahead(const struct program *program);
 int verify_ahead_steps(const struct program *program);
 int verify_micro(const struct walk *walk);
 enum status verify_version(struct walk *walk);

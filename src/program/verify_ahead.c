@@ -34,8 +34,7 @@ static bool keeps_older(const struct program *program) {
     return older;
 }
 
-enum status verify_ahead(const struct verifier *verifier) {
-    const struct program *program = verifier->program;
+enum status verify_ahead(const struct program *program) {
     const struct grid *grid = &program->grid;
     if (program->ahead == 0 && !keeps_older(program)) return STATUS_OK;
     if (program_is_forward(program)) return refuse("a program without a step keeps no versions");
@@ -45,7 +44,7 @@ enum status verify_ahead(const struct verifier *verifier) {
     if (program->sliced || program->tie_count > 0)
         return refuse("where steps overlap parameters are whole, and one stage's alone");
     if (program_has_last(program)) return refuse("where steps overlap none is shorter");
-    if (verifier->shares) return refuse("where steps overlap no statistics are shared");
+    if (program_shares(program)) return refuse("where steps overlap no statistics are shared");
     if (program_clips(program)) return refuse("where steps overlap no STEP awaits a norm");
     int64_t micros = (int64_t)program->micro_batches * verify_ahead_steps(program);
     return micros <= PROGRAM_MAX_MICROS ? STATUS_OK : refuse("too many micro-batches are ahead");
