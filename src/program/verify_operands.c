@@ -48,7 +48,7 @@ static int operand_limit(const struct walk *walk, char letter) {
     case 'b': return walk->own->chunk[verify_chunk(walk)].buckets;
     case 'q': return walk->program->group_count;
     case 'p': return walk->program->grid.stages;
-    case 'v': return walk->own->chunk[verify_chunk(walk)].older + 1;
+    case 'v': return walk->list == LIST_BODY ? walk->own->chunk[verify_chunk(walk)].older + 1 : 1;
     default: return PROGRAM_MAX_SMALL;
     }
 }
