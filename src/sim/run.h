@@ -108,8 +108,9 @@ struct sim_result {
 enum status sim_run(const struct sim_input *input, struct sim_result *out);
 void sim_result_free(struct sim_result *result);
 
-/* Bytes that a rank has before a step, and by how many an instruction changes them: those that it
- * keeps from its begin on, those that it frees at its end. */
+/* Bytes that a rank has before a step (where steps overlap, in a pipeline that is full), and by how
+ * many an instruction changes them: those that it keeps from its begin on, those that it frees at
+ * its end. */
 int64_t sim_fixed_bytes(const struct program *program, const struct sim_costs *costs, int rank);
 int64_t sim_memory_change(const struct program *program, const struct sim_costs *costs, int rank,
                           const struct instr *instr);
