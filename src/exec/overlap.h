@@ -10,21 +10,20 @@
 #ifndef EXEC_OVERLAP_H
 #define EXEC_OVERLAP_H
 
+#include "exec/stale.h"
 #include "exec/step.h"
 
 struct instr;
 struct engine;
-
-enum { OVERLAP_STALE = 64 }; /* more updates than that count as so many */
 
 /* Where the pipeline is. */
 struct overlap_run {
     int64_t first, end; /* steps from `first` on are run, but not `end`: it is drained then */
     int64_t pause;      /* where training pauses next, so far as it is known beforehand */
     int fill;           /* of a body that fills it: how many steps it is before `first` */
-    struct step_request asked,    /* by whom it is drained at `end` */
-        kept;                     /* came too late for this time */
-    int64_t stale[OVERLAP_STALE]; /* updates by how many others came since their forward */
+    struct step_request asked, /* by whom it is drained at `end` */
+        kept;                  /* came too late for this time */
+    struct engine_stale stale;
 };
 
 /* What goes with a message. */

@@ -5,6 +5,7 @@
 
 #include "exec/checkpoint.h"
 #include "exec/late.h"
+#include "exec/stale.h"
 #include "exec/train.h"
 #include "planned/planned.h"
 #include "record/summary.h"
@@ -22,6 +23,7 @@ struct rank_figures {
     int64_t peak_bytes, predicted_bytes, sent_bytes_per_step;
     int64_t reduced_bytes_per_step;
     struct engine_late late; /* by --hetero base */
+    struct engine_stale stale;
 };
 
 /* Of a step, by the simulator: with 90% probability from low to high; of rank 0's, in passes, and
