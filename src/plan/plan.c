@@ -118,6 +118,7 @@ static enum status plan_buckets(struct plan *plan) {
     const struct run_config *config = &plan->config;
     const struct ranges *ranges = &plan->micro[0].ranges;
     TRY(ties_of(ranges, &config->grid, own_order(config), &plan->ties));
+    if (config->overlaps) TRY(ties_refuse(&plan->ties, ranges->graph, config->schedule));
     plan->rules = stages_rules(config);
     plan->buckets = holdings_count_buckets(ranges, &config->grid, &plan->ties, &plan->rules);
     return STATUS_OK;

@@ -101,6 +101,7 @@ static enum status resolve_shape(struct resolve *resolve) {
         .layer_norm_epsilon =
             option_is_set(options, OPTION_layer_norm_eps) ? (float)options->layer_norm_eps : 0,
         .dropout = option_is_set(options, OPTION_dropout) ? (float)options->dropout : -1,
+        .untie = options->untie,
         .smoothing = (float)options->label_smoothing,
         .data = data};
     int image = dataset_field(data, "image"), ids = dataset_field(data, "input_ids");
