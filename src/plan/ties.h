@@ -20,12 +20,13 @@ struct ties {
 
 /* Local. Of a graph cut into stages. STATUS_USAGE where parameters are shared in a way that cannot
  * be trained. The caller frees it with ties_free. */
-/* Local. STATUS_USAGE where stages share parameters: of a schedule whose steps overlap they would
- * be at different updates. */
-enum status ties_refuse(const struct ties *ties, const struct graph *graph, const char *schedule);
 enum status ties_of(const struct ranges *ranges, const struct grid *grid, enum sum_order sum,
                     struct ties *out);
 void ties_free(struct ties *ties);
+
+/* Local. STATUS_USAGE where stages share parameters: of a schedule whose steps overlap they would
+ * be at different updates. */
+enum status ties_refuse(const struct ties *ties, const struct graph *graph, const char *schedule);
 
 /* Local. Is the parameter one that the stage shares with another; is it held by another rank that
  * has its first use? */

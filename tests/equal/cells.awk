@@ -246,6 +246,11 @@ function print_overlaps(    i, j, grid, part, way, models, count) {
                 print overlap("pipedream-2bw", part[1], part[2], part[1] + i % 2, model, way[j % 6], one)
         }
     print overlap("pipedream-2bw", 1, 2, 3, "mlp", "", "")
+    print overlap("pipedream", 3, 1, 1, "bert-tiny", "--untie", "--untie")
+    print overlap("pipedream-2bw", 2, 2, 2, "gpt2-nano", "--untie --clock virtual", "--untie")
+    tied = overlap("pipedream", 2, 1, 1, "gpt2-nano", "", "")
+    sub(/ \| .*/, " | refused", tied)
+    print tied
     print overlap("pipedream", 3, 1, 1, "vit-micro", "--dropout 0.2", "--dropout 0.2")
 }
 

@@ -43,7 +43,8 @@ static void expect_body(const struct program *program, int rank, const char *wan
         const struct instr *instr = &body->items[i];
         if (!instr_runs_nodes(instr) && instr->op != INSTR_STEP) continue;
         const char *shown = strchr(strchr(instr_text(instr, rank, line), ' ') + 1, ' ') + 1;
-        strcat(strcat(have, have[0] ? ", " : ""), shown);
+        size_t used = strlen(have);
+        snprintf(have + used, sizeof have - used, "%s%s", used ? ", " : "", shown);
     }
     cr_expect_str_eq(have, want, "rank %d: %s", rank, have);
 }
