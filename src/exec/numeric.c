@@ -186,6 +186,12 @@ static enum status failure_of_stages(struct engine *engine, const char *what, do
     const char *param = numeric_bad_gradient(engine, 0);
     blame(engine, !isfinite(tally_loss(&engine->step->share.tally,
                                        engine->plan->micro[0].graph->loss_count)));
+    if (engine->plan->program->ahead > 0) /* no training of one device would show it */
+        return fail(STATUS_NUMERIC,
+                    "step %lld, stage %d: %s is %g: parameters of this rank are finite%s%s%s\n%s",
+                    (long long)engine->step->number + 1, config->cell.position, what, value,
+                    param ? ", the gradient of " : "", param ? param : "", param ? " is not" : "",
+                    hint);
     return fail(STATUS_NUMERIC,
                 "step %lld: %s is %g: parameters of this rank are finite%s%s%s\n"
                 "  --resume with --strategy single --stages 1 -n 1 --deal %dx%d finds the first "
