@@ -4,63 +4,9 @@
 
 #include "program/program.h"
 #include "reference.h"
+#include "wires.h"
 
-enum {
-    MOST_STEPS = 12,
-    MOST_PHASES = 40,
-    MOST_OLDER = 8,
-    MOST_MEMBERS = 32,
-    MOST_SLICES = 8,
-    MOST_LOCKSTEP = 64
-};
-
-/* One operation of a group. */
-enum meeting_kind {
-    MEETING_LABELS,
-    MEETING_REPORT,
-    MEETING_NORM,
-    MEETING_REDUCE,
-    MEETING_SCATTER,
-    MEETING_JOIN,
-    MEETING_GATHER,
-    MEETING_PASS,
-    MEETING_STANDING /* and one for each instruction that waits where it stands */
-};
-struct meeting {
-    int kind;
-    int64_t detail; /* must be the same for all */
-    int arrived;
-    value given[MOST_MEMBERS], also[MOST_MEMBERS];
-    value *first; /* running statistics of the first member, where they are given to all */
-};
-struct meeting_group {
-    struct meeting *items;
-    int count, members;
-    size_t capacity;
-};
-
-struct message {
-    value value;
-    int micro;
-};
-/* From one rank to another, of one cut and direction; of calls, the cut is CALLS. */
-enum { CALLS = -1 };
-struct wire {
-    int from, to, cut;
-    bool backward;
-    struct message *items;
-    int sent, posted, released; /* sends posted; receives posted; messages given back */
-    size_t capacity;
-};
-
-/* What was posted on a buffer and is not awaited yet. */
-struct under_way {
-    const struct instr *instr; /* NULL: nothing */
-    struct meeting_group *group;
-    int wire; /* -1: none */
-    int number;
-    int step; /* that posted it */
-};
+enum { MOST_STEPS = 12, MOST_PHASES = 40, MOST_OLDER = 8, MOST_SLICES = 8, MOST_LOCKSTEP = 64 };
 
 struct slot {
     int micro;   /* loaded, or -1; counted through all steps where they overlap */
