@@ -78,7 +78,7 @@ void engine_begin_list(struct engine *engine, enum list_name name) {
     engine->list_step = engine->step->number;
     engine->at = 0;
     engine->pass.instr = NULL; /* of a list that failed */
-    free(engine->broadcast.first_steps);
+    free(engine->broadcast.all);
     engine->broadcast = (struct broadcast_run){0};
     engine->now_ns = engine_now(engine);
     begin_next(engine);

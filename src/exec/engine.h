@@ -132,10 +132,10 @@ struct loader_spent engine_loading(const struct engine *engine);
 const struct plan *engine_plan(const struct engine *engine);
 struct train_state *engine_state(const struct engine *engine);
 
-/* Local. The next step; how many are left; moving after a checkpoint was loaded: blocking. */
+/* Local. The next step; how many are left; moving, blocking (NULL: to where the plan has it). */
 int64_t engine_next_step(const struct engine *engine);
 int64_t engine_steps_left(const struct engine *engine);
-void engine_seek(struct engine *engine, int64_t step);
+void engine_seek(struct engine *engine, int64_t step, const struct train_position *next);
 
 /* Local. Whether a failure was this rank's alone, so that others wait; the next learning rate. */
 bool engine_failed_alone(const struct engine *engine);

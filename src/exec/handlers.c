@@ -353,6 +353,7 @@ enum status finish_REPORT(struct engine *engine, const struct instr *instr) {
     struct step *step = engine_posted(engine, instr)->step;
     int members = members_of(engine, instr);
     bool evaluated = engine->list_name == LIST_EVAL_END;
+    step->reported = instr->group == INSTR_ALL ? NULL : engine->group[instr->group];
     if (evaluated)
         sum_evaluation(engine, step, members);
     else

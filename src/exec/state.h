@@ -50,8 +50,8 @@ struct broadcast_run {
     bool active, statistics, releasing;
     int array;
     size_t done, piece, most;
-    int64_t first_step;   /* of BCAST: the step that the first member is at */
-    int64_t *first_steps; /* of all members, while they are exchanged */
+    struct train_place first; /* of BCAST: where the first member is */
+    struct train_place *all;  /* of all members, while they are exchanged */
 };
 
 /* The message of CALL. */
@@ -132,8 +132,8 @@ struct engine {
     struct saving *saving; /* NULL: no checkpoint is being saved */
 };
 
-/* Local, alike on all ranks. STATUS_USAGE where no step of a plan begins where the training is. */
-enum status engine_check_place(const struct train_state *state, const struct plan *plan);
+/* Local, alike on all ranks. STATUS_USAGE where no step of a plan begins with that sample. */
+enum status engine_check_place(const struct train_position *next, const struct plan *plan);
 /* Local. Makes the next step the one where the training is; the loader is not moved. */
 void engine_find_place(struct engine *engine);
 /* Collective, blocking. Of the values that the state brings, those that this rank holds. */

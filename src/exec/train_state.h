@@ -38,13 +38,19 @@ struct checkpoint_state {
     int64_t saved_step; /* of the newest checkpoint that this run saved or resumed from, or -1 */
 };
 
+/* The sample that the next step begins with, in the order of its epoch. Another plan may take
+ * another number of samples in a step; updates and samples are counted apart. */
+struct train_position {
+    int64_t epoch, sample;
+};
+struct train_place {
+    int64_t step; /* updates done */
+    struct train_position next;
+};
+
 struct train_state {
     struct checkpoint_state done;
-    /* The sample that the next step begins with, in the order of its epoch. Another plan may take
-     * another number of samples in a step; updates and samples are counted apart. */
-    struct train_position {
-        int64_t epoch, sample;
-    } next;
+    struct train_position next;
     double lr;                       /* asked for; NaN: the policy's */
     struct engine_observer observer; /* of instructions */
     struct tensor_values *values;    /* on their way from one plan to the next; else NULL */

@@ -68,6 +68,9 @@ enum status session_open(struct session *session, enum status (*prepare)(void *s
 /* Local. Gives back all but what the caller owns. */
 void session_free(struct session *session);
 
+/* Local. The plan that the run is at: the engine's, or before there is one the first. */
+const struct plan *session_plan(const struct session *session);
+
 /* Local. Whether this rank reads files of parameters. */
 bool session_reads_model(const struct session *session);
 

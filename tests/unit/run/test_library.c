@@ -428,7 +428,7 @@ Test(run_library, memory_is_for_what_is_asked) {
         struct stretto_eval eval = {.size = sizeof eval};
         struct stretto_run *run;
         cr_assert_eq(stretto_open(&config, &run), 0, "%s", stretto_error());
-        bytes[i] = library_job(run)->plan->memory.activations;
+        bytes[i] = library_planned(run)->plan->memory.activations;
         cr_assert_eq(stretto_evaluate(run, &eval), 0, "%s", stretto_error());
         cr_expect_eq(eval.samples, 297);
         stretto_close(&run);
@@ -441,7 +441,7 @@ Test(run_library, memory_is_for_what_is_asked) {
         struct stretto_eval eval = {.size = sizeof eval};
         struct stretto_run *run;
         cr_assert_eq(stretto_open(&config, &run), 0, "%s", stretto_error());
-        of_training[i] = library_job(run)->plan->memory.activations;
+        of_training[i] = library_planned(run)->plan->memory.activations;
         cr_assert_eq(stretto_evaluate(run, &eval), 0, "%s", stretto_error());
         cr_expect_eq(eval.samples, 297);
         stretto_close(&run);
@@ -450,7 +450,7 @@ Test(run_library, memory_is_for_what_is_asked) {
                  (long long)of_training[0]);
     cr_expect_lt(bytes[2] * 32, bytes[0], "%lld, %lld", (long long)bytes[2], (long long)bytes[0]);
     struct stretto_run *run = open_with(words);
-    const struct plan *plan = library_job(run)->plan;
+    const struct plan *plan = library_planned(run)->plan;
     cr_expect_geq(plan->memory.staging, 3 * 64 * 128 * sizeof(float), "the file's largest tensor");
     stretto_close(&run);
 }
