@@ -1,6 +1,6 @@
 /* From options to a run: what train and explain share. */
-#ifndef JOB_JOB_H
-#define JOB_JOB_H
+#ifndef PLANNED_PLANNED_H
+#define PLANNED_PLANNED_H
 
 #include "base/file.h"
 #include "base/mem.h"
