@@ -168,8 +168,6 @@ static double cost_of(const struct compiler *compiler, const struct instr *instr
                share;
     switch (instr->op) {
     case INSTR_LOAD: return stage->load;
-    case INSTR_TIE:
-        return instr->bucket == INSTR_ALL ? stage->tie : stage->tie / buckets_of(compiler, instr);
     case INSTR_SUM: return stage->sum;
     case INSTR_ZERO:
         return instr->bucket == INSTR_ALL ? stage->zero : stage->zero / buckets_of(compiler, instr);
