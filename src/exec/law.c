@@ -11,6 +11,7 @@
 #include "exec/late.h"
 #include "exec/places.h"
 #include "exec/state.h"
+#include "program/laws.h"
 
 enum { EXCHANGE_BYTES = 256 }; /* of COUNT, REPORT and NORM, as the simulator counts them */
 
@@ -42,16 +43,11 @@ static int64_t group_ns(const struct engine *engine, const struct instr *instr, 
                         enum cost_operation operation) {
     const struct run_config *config = &engine->plan->config;
     const struct grid *grid = &engine->plan->program->grid;
-    const struct hetero *law = engine->law.of;
-    struct cost_link slowest = {0};
-    if (law->link_count == 0 || instr->group == INSTR_ALL) return 0;
+    if (engine->law.of->link_count == 0 || instr->group == INSTR_ALL) return 0;
     enum group_family family = engine->plan->program->group[instr->group];
     int index = group_of(grid, family, config->rank);
-    for (size_t i = 0; i < law->link_count; i++) {
-        const int *rank = law->link[i].rank;
-        if (group_of(grid, family, rank[0]) == index && group_of(grid, family, rank[1]) == index)
-            slowest = cost_slower_link(slowest, law->link[i].more);
-    }
+    struct cost_link slowest =
+        program_law_link(engine->plan->program, engine->law.of, family, index);
     enum cost_collective collective = cost_net_of(config->costs, config->threads).collective;
     return (int64_t)cost_group_time(collective, slowest, group_size(grid, family, index), bytes,
                                     operation);

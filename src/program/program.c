@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "cost/hetero.h"
 #include "program/resource.h"
 
 static const char *const sum_names[SUM_ORDER_COUNT] = {"replica", "tree", "replicas-first"};
@@ -465,22 +464,4 @@ void program_print(const struct program *program, FILE *out) {
                 fprintf(out, "%s\n", instr_text(&rank->list[l].items[i], r, text));
         }
     }
-}
-
-/* Number k is what replica k mod R has in step k div R. Segments of forward come in descending
- * order.
- */
-struct hetero_pass program_pass(const struct program *program, uint64_t seed, int rank,
-                                int64_t step, const struct instr *instr) {
-    const struct grid *grid = &program->grid;
-    int replica = grid_cell(grid, rank).first_replica + instr->micro / program->micro_batches;
-    int buckets = program_of(program, rank)->chunk[grid_chunk(grid, instr->stage)].buckets,
-        last = instr_is_forward(instr) ? 0 : buckets - 1;
-    return (struct hetero_pass){.seed = seed,
-                                .rank = rank,
-                                .number = step * grid->replicas + replica,
-                                .micro = instr->micro % program->micro_batches,
-                                .stage = instr->stage,
-                                .kind = instr_cost_kind(instr),
-                                .ends = !instr_is_segment(instr) || instr->segment == last};
 }

@@ -182,10 +182,4 @@ struct program_proof {
 enum status program_prove(const struct program *program, const int64_t *last_samples,
                           struct program_proof *out);
 
-struct hetero_pass;
-/* Local. Which pass of a run an instruction of step `step` is, from 0 on, for the laws of --hetero.
- */
-struct hetero_pass program_pass(const struct program *program, uint64_t seed, int rank,
-                                int64_t step, const struct instr *instr);
-
 #endif

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "program/laws.h"
 #include "sim/sim_state.h"
 
 /* --- waiting --- */
