@@ -133,6 +133,7 @@ struct cost_link cost_longer_link(struct cost_link link, struct cost_link more);
 struct cost_link cost_slower_link(struct cost_link a, struct cost_link b);
 /* One round of an operation of `size` ranks on `bytes` each: a sum of all, or an exchange. */
 enum cost_operation { COST_EXCHANGE, COST_SUM, COST_BARRIER };
+enum { COST_EXCHANGE_BYTES = 256 }; /* a rank's part of an exchange at the end of a step, about */
 double cost_group_time(enum cost_collective collective, struct cost_link link, int size,
                        double bytes, enum cost_operation operation);
 

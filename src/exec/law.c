@@ -13,8 +13,6 @@
 #include "exec/state.h"
 #include "program/laws.h"
 
-enum { EXCHANGE_BYTES = 256 }; /* of COUNT, REPORT and NORM, as the simulator counts them */
-
 void law_open(struct engine *engine) {
     const struct grid *grid = &engine->plan->program->grid;
     bool wall = !engine->meeting.clock; /* in virtual time laws are part of the times */
@@ -54,10 +52,10 @@ static int64_t group_ns(const struct engine *engine, const struct instr *instr, 
 }
 
 static int64_t operation_ns(const struct engine *engine, const struct instr *instr) {
-    bool half = instr->op == INSTR_SCATTER || instr->op == INSTR_GATHER,
-         sum = half || instr->op == INSTR_REDUCE || instr->op == INSTR_JOIN;
-    double bytes = sum ? bucket_bytes(engine, instr) * (half ? 0.5 : 1) : EXCHANGE_BYTES;
-    return group_ns(engine, instr, bytes, sum ? COST_SUM : COST_EXCHANGE);
+    if (!instr_moves_bucket(instr))
+        return group_ns(engine, instr, COST_EXCHANGE_BYTES, COST_EXCHANGE);
+    double bytes = bucket_bytes(engine, instr) * instr_reduce_share(instr);
+    return group_ns(engine, instr, bytes, COST_SUM);
 }
 
 /* --- messages --- */
@@ -161,7 +159,7 @@ enum status law_wait(struct engine *engine, const struct instr *instr, int64_t b
     if (passes) return wait_pass(engine, instr);
     if (instr->op == INSTR_MEET)
         return delay_until(engine,
-                           clock_ns() + group_ns(engine, instr, EXCHANGE_BYTES, COST_BARRIER));
+                           clock_ns() + group_ns(engine, instr, COST_EXCHANGE_BYTES, COST_BARRIER));
     if (instr->op != INSTR_SERVE) return STATUS_OK;
     struct cost_link link = hetero_link(engine->law.of, 0, engine->plan->config.rank);
     return delay_until(engine,

@@ -197,7 +197,6 @@ static void call(const struct compiler *compiler, const struct instr *instr, str
     op->bytes = PROGRAM_CALL_BYTES;
 }
 
-/* A scatter and a gather are the halves of an all-reduce. */
 static void operation(struct compiler *compiler, const struct instr *instr, struct sim_op *op) {
     const struct instr_row *row = instr_row(instr);
     op->action = row->queue == QUEUE_COMM ? SIM_POST : SIM_MEET;
@@ -205,11 +204,10 @@ static void operation(struct compiler *compiler, const struct instr *instr, stru
     op->rounds = 1;
     op->bytes = (double)compiler->costs->exchange_bytes;
     op->barrier = instr->op == INSTR_MEET;
-    bool half = instr->op == INSTR_SCATTER || instr->op == INSTR_GATHER;
-    op->reduces = instr->op == INSTR_REDUCE || instr->op == INSTR_JOIN || half;
+    op->reduces = instr_moves_bucket(instr);
     if (op->reduces) {
         const int64_t *bytes = stage_of(compiler, instr)->bucket_bytes;
-        op->bytes = bytes ? (double)bytes[instr->bucket] * (half ? 0.5 : 1) : 0;
+        op->bytes = bytes ? (double)bytes[instr->bucket] * instr_reduce_share(instr) : 0;
     }
     compiler->out->operations[instr->group]++;
 }

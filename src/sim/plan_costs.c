@@ -6,8 +6,6 @@
 
 #include "graph/needs.h"
 
-enum { EXCHANGE_BYTES = 256 }; /* of COUNT, REPORT and NORM, about */
-
 struct maker {
     const struct plan *plan;
     const struct costs *costs;
@@ -166,7 +164,7 @@ static enum status make_class(struct maker *maker) {
     int stages = maker->out->stage_count;
     struct sim_costs *costs = &maker->out->costs[maker->class];
     maker->stage = arena_new(&maker->out->arena, (size_t)stages * sizeof *maker->stage);
-    *costs = (struct sim_costs){.stage = maker->stage, .exchange_bytes = EXCHANGE_BYTES};
+    *costs = (struct sim_costs){.stage = maker->stage, .exchange_bytes = COST_EXCHANGE_BYTES};
     if (maker->costs->section)
         costs->instruction = maker->costs->section->rate[PROFILE_INSTRUCTION].median;
     for (int s = 0; s < stages; s++) add_passes(maker, s);
