@@ -1,9 +1,8 @@
 /* See compile.h. */
-#include <string.h>
-
 #include "sim/compile.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -30,6 +29,7 @@ struct compiler {
     char letters[INSTR_COUNT_][8];
     int *posted;  /* per buffer: the instruction under way there + 1, or 0 */
     int *renamed; /* per buffer: its place + 1, or 0: nothing was ever posted there */
+    bool pairs;   /* something was posted on two buffers */
     struct resource_map map;
     int await_count;
     int first;            /* row of the kind that the list begins at */
@@ -70,7 +70,7 @@ static void await_buffer(struct compiler *compiler, int buffer) {
     if (!compiler->posted[buffer]) return;
     compiler->await[compiler->await_count++] =
         (struct sim_await){compiler->renamed[buffer] - 1, compiler->posted[buffer] - 1};
-    if (compiler->program->sliced & SLICED_GRADIENTS)
+    if (compiler->pairs)
         forget(compiler, compiler->posted[buffer]);
     else
         compiler->posted[buffer] = 0;
@@ -109,6 +109,7 @@ static void await_touched(struct compiler *compiler, const struct instr *instr) 
 static int post(struct compiler *compiler, const struct instr *instr, int at) {
     struct posted_on on = {{here(compiler), 0}, 1};
     if (instr_row(instr)->meets != MEETS_CALL) on = resource_posted(&compiler->map, instr);
+    compiler->pairs |= on.count > 1;
     for (int b = 0; b < on.count; b++) compiler->posted[on.buffer[b]] = at + 1;
     int *place = &compiler->renamed[on.buffer[0]];
     if (!*place) *place = ++compiler->out->place_count;
