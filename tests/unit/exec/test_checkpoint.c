@@ -396,7 +396,7 @@ Test(exec_checkpoint, a_manifest_reads_back) {
     struct checkpoint_fact later = {"later", "1", FACT_TOLD}, fixed = {"later", "1", FACT_FIXED};
     log_capture(said, sizeof said);
     cr_expect_eq(manifest_compare(&again, &later, 1, "here"), STATUS_OK);
-    cr_expect_str_eq(said, "", "a fact that the checkpoint is older than was told");
+    cr_expect_str_eq(said, "", "a fact that the checkpoint does not have is reported");
     cr_expect_eq(manifest_compare(&again, &fixed, 1, "here"), STATUS_USAGE);
     log_capture(NULL, 0);
     manifest_free(&again);

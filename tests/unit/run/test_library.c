@@ -39,7 +39,7 @@ static void step_to_end(struct stretto_run *run) {
     while ((code = stretto_step(run, &step)) == 0) cr_expect_eq(step.step, count++);
     cr_expect_eq(code, STRETTO_END, "%s", stretto_error());
     cr_expect_eq(count, 3);
-    cr_expect_eq(stretto_step(run, &step), STRETTO_END, "the end stays the end");
+    cr_expect_eq(stretto_step(run, &step), STRETTO_END, "a step after the last one");
 }
 
 static void get(struct stretto_run *run, const char *name, void *values, size_t bytes) {
@@ -379,7 +379,8 @@ Test(run_library, checkpoints_go_on, .timeout = 120) {
     cr_expect_eq(memcmp(whole, parts, sizeof whole), 0);
     stretto_close(&run);
     run = open_with((const char *[]){RANKS, "--seed", "5", NULL});
-    cr_expect_eq(stretto_resume(run, folder), STRETTO_USAGE, "of another seed");
+    cr_expect_eq(stretto_resume(run, folder), STRETTO_USAGE,
+                 "a checkpoint of another seed is accepted");
     cr_expect(strstr(stretto_error(), "seed"), "%s", stretto_error());
     stretto_close(&run);
     pid_t child = fork();
