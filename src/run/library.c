@@ -30,14 +30,14 @@ static void take_message(void *context, enum log_level level, const char *text) 
 /* --- around every call --- */
 
 /* Also the locks of a run are of no use to a child of fork: another thread may have held them. */
-static bool is_elsewhere(const struct stretto_run *run) {
+static bool is_forked(const struct stretto_run *run) {
     return run->process != getpid();
 }
 
 bool library_enter(struct entry *entry, struct stretto_run *run, enum status *status) {
     *entry = (struct entry){0};
     *status = STATUS_USAGE;
-    if (!run || is_elsewhere(run)) {
+    if (!run || is_forked(run)) {
         api_set_error(run ? "the run was opened before a fork, and its threads are in the parent\n"
                             "  open another run in this process"
                           : "the run is closed, or was never opened");
@@ -194,7 +194,7 @@ void stretto_close(struct stretto_run **pointer) {
     struct stretto_run *run = pointer ? *pointer : NULL;
     if (!run) return;
     *pointer = NULL;
-    if (is_elsewhere(run)) return; /* its memory goes with the process */
+    if (is_forked(run)) return; /* its memory goes with the process */
     pthread_mutex_lock(&run->use);
     const struct log_sink *before = log_use(&run->sink);
     local_ranks_close(&run->ranks);

@@ -41,16 +41,16 @@ struct compiler {
 
 /* Behind those of the map one more: what an instruction waits for where it stands, so that the next
  * one awaits it. */
-static int here(const struct compiler *compiler) {
+static int standing_buffer(const struct compiler *compiler) {
     return compiler->map.first[RESOURCE_COUNT];
 }
 
 static int buffer_count(const struct compiler *compiler) {
-    return here(compiler) + 1;
+    return standing_buffer(compiler) + 1;
 }
 
 static bool lasts(const struct compiler *compiler, int buffer) {
-    return buffer < here(compiler) && resource_lasts(&compiler->map, buffer);
+    return buffer < standing_buffer(compiler) && resource_lasts(&compiler->map, buffer);
 }
 
 static struct touched buffers_of(const struct compiler *compiler, const struct instr *instr,
@@ -107,7 +107,7 @@ static void await_touched(struct compiler *compiler, const struct instr *instr) 
 
 /* It is kept at the first of its two buffers. */
 static int post(struct compiler *compiler, const struct instr *instr, int at) {
-    struct posted_on on = {{here(compiler), 0}, 1};
+    struct posted_on on = {{standing_buffer(compiler), 0}, 1};
     if (instr_row(instr)->meets != MEETS_CALL) on = resource_posted(&compiler->map, instr);
     compiler->pairs |= on.count > 1;
     for (int b = 0; b < on.count; b++) compiler->posted[on.buffer[b]] = at + 1;
@@ -269,7 +269,7 @@ static void keep(struct compiler *compiler, const struct instr *instr) {
 static struct sim_op compile_one(struct compiler *compiler, const struct instr *instr, int at) {
     const struct instr_row *row = instr_row(instr);
     struct sim_op op = {.action = SIM_RUN, .await_first = compiler->await_count};
-    await_buffer(compiler, here(compiler));
+    await_buffer(compiler, standing_buffer(compiler));
     await_touched(compiler, instr);
     op.await_count = compiler->await_count - op.await_first;
     op.cost = cost_of(compiler, instr);

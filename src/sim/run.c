@@ -120,7 +120,7 @@ static void note_issue(struct sim_state *state) {
 }
 
 /* What the laws make of a pass. */
-static double lawful(const struct sim *sim, int32_t run, double cost) {
+static double pass_by_laws(const struct sim *sim, int32_t run, double cost) {
     const struct program *program = sim->input->program;
     struct sim_state *state = &sim->run[run];
     int rank = sim->share.rank[run];
@@ -135,7 +135,7 @@ static double lawful(const struct sim *sim, int32_t run, double cost) {
 static void spend(const struct sim *sim, int32_t run, const struct sim_op *op) {
     struct sim_state *state = &sim->run[run];
     double begin = state->clock, cost = op->cost * state->slowness;
-    if (op->pass && sim->input->net.hetero) cost = lawful(sim, run, cost);
+    if (op->pass && sim->input->net.hetero) cost = pass_by_laws(sim, run, cost);
     state->clock += cost;
     if (op->action == SIM_SEND) state->exposed += cost;
     if (op->pass) {
