@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "exec/delay.h"
-#include "exec/late.h"
 #include "exec/places.h"
 #include "exec/state.h"
 #include "program/laws.h"
@@ -23,10 +22,6 @@ void law_open(struct engine *engine) {
 void law_close(struct engine *engine) {
     free(engine->law.free_ns);
     engine->law = (struct law_run){0};
-}
-
-struct engine_late engine_late(const struct engine *engine) {
-    return (struct engine_late){engine->law.passes, engine->law.late};
 }
 
 /* --- groups --- */
@@ -119,9 +114,9 @@ static double pass_ns(struct engine *engine, const struct instr *instr,
     double work_ns = (double)engine->law.spent_ns;
     if (plan->flop_ns > 0 && slot->runnable)
         work_ns = plan_pass_flops(plan, slot->runnable->plan, instr) * plan->flop_ns;
-    return hetero_pass_ns(engine->law.of, pass,
-                          (double)(clock_ns() - engine->law.spent_ns - engine->law.begin_ns),
-                          work_ns);
+    return hetero_pass_ns(
+        engine->law.of, pass,
+        (double)(clock_ns() - engine->law.spent_ns - engine->state->laws.begin_ns), work_ns);
 }
 
 /* A segment that computes too long is made up for by those behind it: the pass counts. */
@@ -138,8 +133,8 @@ static enum status wait_pass(struct engine *engine, const struct instr *instr) {
     law->spent_ns = 0;
     law->owed_ns = !pass.ends && left < 0 ? -left : 0;
     if (pass.ends) {
-        law->passes += timed;
-        law->late += timed && law->pass_spent_ns > law->pass_due_ns;
+        engine->state->laws.passes += timed;
+        engine->state->laws.late += timed && law->pass_spent_ns > law->pass_due_ns;
         law->pass_spent_ns = law->pass_due_ns = 0;
     }
     return left > 0 ? delay_until(engine, now + left) : STATUS_OK;
@@ -151,7 +146,7 @@ enum status law_wait(struct engine *engine, const struct instr *instr, int64_t b
     if (!list_is_step(engine->list_name)) return STATUS_OK;
     bool passes = instr_cost_kind(instr) >= 0;
     if (passes) {
-        if (engine->law.begin_ns == 0) engine->law.begin_ns = begin_ns;
+        if (engine->state->laws.begin_ns == 0) engine->state->laws.begin_ns = begin_ns;
         engine->law.spent_ns +=
             clock_ns() - begin_ns - (engine->step->times.of[TIME_COMM] - comm_before_ns);
     }

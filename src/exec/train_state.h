@@ -48,9 +48,16 @@ struct train_place {
     struct train_position next;
 };
 
+/* Of --hetero. */
+struct train_laws {
+    int64_t begin_ns;     /* of the first pass, from which traces count; 0: none yet */
+    int64_t passes, late; /* that `base` has a time for; that computed longer than that */
+};
+
 struct train_state {
     struct checkpoint_state done;
     struct train_position next;
+    struct train_laws laws;
     double lr;                       /* asked for; NaN: the policy's */
     struct engine_observer observer; /* of instructions */
     struct tensor_values *values;    /* on their way from one plan to the next; else NULL */

@@ -111,7 +111,7 @@ void result_measure(struct session *session) {
     session->figures = (struct rank_figures){
         .samples_per_s = timed.samples_per_s / pipelines_of(session_plan(session)),
         .reduced_bytes_per_step = reduced_bytes(session),
-        .late = engine_late(session->engine),
+        .laws = session->state.laws,
         .use = recorder_use(&session->recorder),
         .load = recorder_load(&session->recorder),
         .step_flops =
@@ -215,10 +215,9 @@ static void fill_mfu(const struct session *session, struct summary *summary) {
 /* A run whose passes are longer than their law is not what its options say. */
 static void fill_late(const struct session *session, struct summary *summary) {
     int ranks = session->all ? comm_size(engine_comm(session->engine)) : 1;
-    struct engine_late sum = {0};
+    struct train_laws sum = {0};
     for (int r = 0; r < ranks; r++) {
-        const struct engine_late *of =
-            session->all ? &session->all[r].late : &session->figures.late;
+        const struct train_laws *of = session->all ? &session->all[r].laws : &session->figures.laws;
         sum.passes += of->passes;
         sum.late += of->late;
     }

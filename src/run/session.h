@@ -4,7 +4,6 @@
 #define RUN_SESSION_H
 
 #include "exec/checkpoint.h"
-#include "exec/late.h"
 #include "exec/train.h"
 #include "planned/planned.h"
 #include "record/summary.h"
@@ -21,7 +20,7 @@ struct rank_figures {
     struct load load; /* of the timed steps */
     int64_t peak_bytes, predicted_bytes, sent_bytes_per_step;
     int64_t reduced_bytes_per_step;
-    struct engine_late late; /* by --hetero base */
+    struct train_laws laws; /* by --hetero base */
 };
 
 /* Of a step, by the simulator: with 90% probability from low to high; of rank 0's, in passes, and

@@ -295,6 +295,29 @@ Test(exec_plan_change, counts_samples) {
     kit_close(&run);
 }
 
+/* What laws count is of the run: four micro-batches, forward and backward, in each of two steps. */
+Test(exec_plan_change, passes_by_laws_are_counted_over_plans) {
+    struct kit_run *run = kit_open(VIT "--deal 1x4");
+    struct hetero law = {.base_ns = 1};
+    struct costs costs = {.hetero = &law};
+    struct run_config config = run->planned.plan->config;
+    struct plan *plan[2];
+    struct step_result result;
+    config.costs = &costs;
+    engine_close(&run->engine);
+    for (int p = 0; p < 2; p++) cr_assert_eq(plan_new(&config, NULL, &plan[p]), STATUS_OK);
+    cr_assert_eq(kit_engine(plan[0], &run->state, NULL, &run->engine), STATUS_OK);
+    cr_assert_eq(engine_step(run->engine, &result), STATUS_OK);
+    int64_t begin_ns = run->state.laws.begin_ns;
+    cr_assert_eq(engine_change_plan(&run->engine, plan[1]), STATUS_OK);
+    cr_assert_eq(engine_step(run->engine, &result), STATUS_OK);
+    cr_expect_eq(run->state.laws.passes, 2 * 4 * 2);
+    cr_expect_eq(run->state.laws.begin_ns, begin_ns);
+    engine_close(&run->engine);
+    for (int p = 0; p < 2; p++) plan_free(&plan[p]);
+    kit_close(&run);
+}
+
 /* Two steps of 32 samples, then one of 64 that ends the epoch: the third step of the larger plan
  * alone would begin elsewhere. */
 Test(exec_plan_change, a_checkpoint_knows_the_sample, .init = saves_begin, .fini = saves_end) {
