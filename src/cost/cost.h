@@ -127,6 +127,10 @@ struct cost_net cost_net_of(const struct costs *costs, int threads);
 
 struct cost_device cost_device_of(const struct cost_net *net, int rank);
 struct cost_link cost_link(const struct cost_net *net, int from, int to);
+/* How long bytes move over a link, after its latency. */
+static inline double cost_moving(struct cost_link link, double bytes) {
+    return link.bytes_per_time > 0 ? bytes * (1 / link.bytes_per_time) : 0;
+}
 /* What a law says of a link on top of it: later by both, at the slower rate. */
 struct cost_link cost_longer_link(struct cost_link link, struct cost_link more);
 /* The worse of both in either respect. Over a group's members: that of the group. */

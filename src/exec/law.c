@@ -21,7 +21,6 @@ void law_open(struct engine *engine) {
 
 void law_close(struct engine *engine) {
     free(engine->law.free_ns);
-    engine->law = (struct law_run){0};
 }
 
 /* --- groups --- */
@@ -55,10 +54,6 @@ static int64_t operation_ns(const struct engine *engine, const struct instr *ins
 
 /* --- messages --- */
 
-static int64_t moving_ns(struct cost_link link, double bytes) {
-    return link.bytes_per_time > 0 ? (int64_t)(bytes / link.bytes_per_time) : 0;
-}
-
 /* When a message would have come without laws. Its receiver may have looked late; the sender's
  * clock is its own where ranks are on one machine. */
 static int64_t arrival_ns(const struct engine *engine, const struct posted *posted) {
@@ -74,11 +69,11 @@ static int64_t message_end_ns(struct engine *engine, const struct posted *posted
         sender = grid_owner(&config->grid, from, config->cell.first_replica);
     struct cost_link link = hetero_link(engine->law.of, sender, config->rank);
     const struct micro_plan *micro = slot_of(engine, instr)->runnable->plan;
-    size_t bytes = micro->crossing[channel / 2 * PHASE_COUNT + back].bytes;
+    double bytes = (double)micro->crossing[channel / 2 * PHASE_COUNT + back].bytes;
     int64_t *free_ns = &engine->law.free_ns[channel];
     if (link.latency == 0 && link.bytes_per_time == 0) return 0;
     int64_t came_ns = arrival_ns(engine, posted);
-    *free_ns = (came_ns > *free_ns ? came_ns : *free_ns) + moving_ns(link, (double)bytes);
+    *free_ns = (came_ns > *free_ns ? came_ns : *free_ns) + (int64_t)cost_moving(link, bytes);
     return *free_ns + (int64_t)link.latency;
 }
 
@@ -157,6 +152,6 @@ enum status law_wait(struct engine *engine, const struct instr *instr, int64_t b
                            clock_ns() + group_ns(engine, instr, COST_EXCHANGE_BYTES, COST_BARRIER));
     if (instr->op != INSTR_SERVE) return STATUS_OK;
     struct cost_link link = hetero_link(engine->law.of, 0, engine->plan->config.rank);
-    return delay_until(engine,
-                       clock_ns() + (int64_t)link.latency + moving_ns(link, PROGRAM_CALL_BYTES));
+    return delay_until(engine, clock_ns() +
+                                   (int64_t)(link.latency + cost_moving(link, PROGRAM_CALL_BYTES)));
 }

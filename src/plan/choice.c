@@ -127,18 +127,15 @@ static struct cost_link link_of(const struct trial *trial, int from, int to) {
     return slowest;
 }
 
-static double moving(struct cost_link link, size_t bytes) {
-    return link.bytes_per_time > 0 ? (double)bytes * (1 / link.bytes_per_time) : 0;
-}
-
 static void time_link(struct trial *trial, int cut) {
     const struct crossing *crossing = trial->partition.chunks[cut].crossing;
     int low = pipeline_position(&trial->shape, cut),
         high = pipeline_position(&trial->shape, cut + 1);
     struct cost_link ahead = link_of(trial, low, high);
     trial->latency[cut] = ahead.latency;
-    trial->moving[0][cut] = moving(ahead, crossing[PHASE_FORWARD].bytes);
-    trial->moving[1][cut] = moving(link_of(trial, high, low), crossing[PHASE_BACKWARD].bytes);
+    trial->moving[0][cut] = cost_moving(ahead, (double)crossing[PHASE_FORWARD].bytes);
+    trial->moving[1][cut] =
+        cost_moving(link_of(trial, high, low), (double)crossing[PHASE_BACKWARD].bytes);
 }
 
 static double pass_ns(const struct trial *trial, int stage, enum cost_pass pass) {

@@ -61,19 +61,14 @@ static struct touched buffers_of(const struct compiler *compiler, const struct i
 }
 
 /* An operation on two buffers is awaited by the first instruction that touches either. */
-static void forget(struct compiler *compiler, int posted) {
-    for (int b = 0; b < buffer_count(compiler); b++)
-        if (compiler->posted[b] == posted) compiler->posted[b] = 0;
-}
-
 static void await_buffer(struct compiler *compiler, int buffer) {
-    if (!compiler->posted[buffer]) return;
+    int posted = compiler->posted[buffer];
+    if (!posted) return;
     compiler->await[compiler->await_count++] =
-        (struct sim_await){compiler->renamed[buffer] - 1, compiler->posted[buffer] - 1};
-    if (compiler->pairs)
-        forget(compiler, compiler->posted[buffer]);
-    else
-        compiler->posted[buffer] = 0;
+        (struct sim_await){compiler->renamed[buffer] - 1, posted - 1};
+    compiler->posted[buffer] = 0;
+    for (int b = 0; compiler->pairs && b < buffer_count(compiler); b++)
+        if (compiler->posted[b] == posted) compiler->posted[b] = 0;
 }
 
 static void add_letters(struct compiler *compiler, struct instr *instr, const char *letters) {

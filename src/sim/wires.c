@@ -142,7 +142,7 @@ static void wire_new(struct sim *sim, struct sim_wire *wire, int pipeline, int c
     int sender = sim->share.rank[wire->sender], receiver = sim->share.rank[wire->receiver];
     struct cost_link link = cost_link(&sim->input->net, sender, receiver);
     wire->latency = link.latency;
-    wire->per_byte = link.bytes_per_time > 0 ? 1 / link.bytes_per_time : 0;
+    wire->per_byte = cost_moving(link, 1);
     int slots =
         calls ? 1 : program_of(program, sender)->chunk[grid_chunk(&program->grid, from)].slots;
     int64_t size = power_of_two(slots + program->credits + 1);
