@@ -13,10 +13,10 @@
 #include "exec/tally.h"
 #include "exec/timed.h"
 
-const struct engine_observer *engine_watcher(const struct engine *engine) {
+/* Evaluating and saving are each one thing, which train.h tells. */
+static const struct engine_observer *watcher_of(const struct engine *engine, enum list_name name) {
     static const struct engine_observer nobody = {0};
-    bool trains = engine->list_name == LIST_START || list_is_step(engine->list_name) ||
-                  engine->list_name == LIST_DRAIN;
+    bool trains = name == LIST_START || list_is_step(name) || name == LIST_DRAIN;
     return trains ? &engine->state->observer : &nobody;
 }
 
@@ -34,7 +34,7 @@ static enum status run(struct engine *engine, const struct instr *instr) {
     bool meets = row->meets == MEETS_SHARERS ? instr_shares(instr) : row->meets != MEETS_NOBODY;
     if (engine->apart && meets) TRY(posted_move(engine, true));
     TRY(handlers[instr->op].run(engine, instr));
-    if (!engine->awaiting) queues_use_slot(engine, instr);
+    if (engine->apart && !engine->awaiting) queues_use_slot(engine, instr);
     return STATUS_OK;
 }
 
@@ -75,6 +75,7 @@ static void begin_next(struct engine *engine) {
 void engine_begin_list(struct engine *engine, enum list_name name) {
     engine->list = program_list(engine->plan->program, engine->plan->config.rank, name);
     engine->list_name = name;
+    engine->watcher = watcher_of(engine, name);
     engine->list_step = engine->step->number;
     engine->at = 0;
     engine->pass.instr = NULL; /* of a list that failed */
@@ -85,7 +86,7 @@ void engine_begin_list(struct engine *engine, enum list_name name) {
 }
 
 enum status engine_advance(struct engine *engine, bool *ended) {
-    const struct engine_observer *observer = engine_watcher(engine);
+    const struct engine_observer *observer = engine->watcher;
     *ended = engine->at == engine->list->count;
     if (*ended) return STATUS_OK;
     const struct instr *instr = &engine->list->items[engine->at];
@@ -97,7 +98,7 @@ enum status engine_advance(struct engine *engine, bool *ended) {
     engine->awaiting = NULL;
     engine->awaited = instr;
     engine->awaited_at = NULL;
-    TRY(posted_settle(engine, instr));
+    if (engine->under_way) TRY(posted_settle(engine, instr));
     if (!engine->awaiting) TRY(run_timed(engine, instr));
     if (engine->awaiting) return STATUS_OK;
     if (observer->instr)
@@ -119,7 +120,7 @@ static void note_wait(struct engine *engine, int64_t begin, int64_t end) {
 }
 
 enum status engine_wait(struct engine *engine) {
-    const struct engine_observer *observer = engine_watcher(engine);
+    const struct engine_observer *observer = engine->watcher;
     const struct instr *waiter =
         engine->at < engine->list->count ? &engine->list->items[engine->at] : NULL;
     int64_t begin = engine_now(engine);
@@ -160,7 +161,7 @@ static enum status run_list(struct engine *engine, bool step) {
         TRY(engine_advance(engine, &ended));
         if (engine->awaiting) TRY(engine_wait(engine));
     }
-    if (clock) TRY(timed_end(engine, engine_watcher(engine)));
+    if (clock) TRY(timed_end(engine, engine->watcher));
     TRY(posted_await_all(engine, step));
     if (step) return STATUS_OK;
     if (engine->list_name == LIST_EVAL) TRY(queues_read_told(engine, engine->step, TOLD_ALL));

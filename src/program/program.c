@@ -313,16 +313,6 @@ const char *program_declare_tie(struct program *program, const struct program_ti
 
 /* --- sizes, and what instructions touch --- */
 
-int sizes_slot(const struct chunk_sizes *sizes, int chunk, int slot) {
-    for (int c = 0; c < chunk; c++) slot += sizes[c].slots;
-    return slot;
-}
-
-int sizes_bucket(const struct chunk_sizes *sizes, int chunk, int bucket) {
-    for (int c = 0; c < chunk; c++) bucket += sizes[c].buckets;
-    return bucket;
-}
-
 int sizes_place(const struct chunk_sizes *sizes, int places, int bucket) {
     return sizes->kept && bucket == sizes->buckets - 1 ? places : bucket % places;
 }

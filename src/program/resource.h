@@ -24,6 +24,7 @@ struct resource_map {
     const struct chunk_sizes *sizes; /* of its chunks */
     int buckets;                     /* of all chunks */
     int first[RESOURCE_COUNT + 1];   /* number of the first of each kind; how many there are */
+    uint8_t names[INSTR_COUNT_];     /* per instruction: which operands it has */
 };
 /* Local. The map of a rank with `grads` gradient buffers and `chunks` chunks of these sizes; the
  * program and the sizes outlive it. */
