@@ -28,7 +28,8 @@ static bool is_told_later(const struct engine *engine, const struct instr *instr
            (instr->op == INSTR_REPORT || instr->op == INSTR_NORM);
 }
 
-/* Operations of a group are posted in one order: what goes out for those before comes first. */
+/* All members of a group must post its operations in the same order. So an instruction that meets
+ * other ranks first hands the operations posted before it to the communicator. */
 static enum status run(struct engine *engine, const struct instr *instr) {
     const struct instr_row *row = instr_row(instr);
     bool meets = row->meets == MEETS_SHARERS ? instr_shares(instr) : row->meets != MEETS_NOBODY;
@@ -49,9 +50,10 @@ static enum status run_or_post(struct engine *engine, const struct instr *instr)
     return handlers[instr->op].prepare(engine, instr);
 }
 
-/* Instructions are timed by their category, less what they spent on communication. One that goes on
- * after an exchange is run several times. The clock is read once: where nothing was awaited, an
- * instruction begins as the one before it ended. Who times nodes wants to know the gap, too. */
+/* Adds the time of an instruction to its category; what it spent on communication counts as
+ * TIME_COMM instead. An instruction with exchanges inside comes here once for each piece. The clock
+ * is read once, at the end: an instruction begins where the one before it, or its own wait, ended.
+ * An observer of nodes needs the exact begin, so then the clock is read there, too. */
 static enum status run_timed(struct engine *engine, const struct instr *instr) {
     if (engine->state->observer.node) engine->now_ns = engine_now(engine);
     int64_t begin = engine->now_ns, comm_before = engine->step->times.of[TIME_COMM];

@@ -1,4 +1,5 @@
-/* Passes that --hetero base has a time for, and those that computed longer than that. */
+/* How many passes were late. The law `base` of --hetero gives each pass a time; a pass is late if
+ * its computation takes longer. (The test device `late` is something else.) */
 #ifndef EXEC_LATE_H
 #define EXEC_LATE_H
 
@@ -7,7 +8,7 @@
 struct engine_late {
     int64_t passes, late;
 };
-/* Local. Of the steps that this rank has run. */
+/* Local. Counts over the steps that this rank has run. */
 struct engine_late engine_late(const struct engine *engine);
 
 #endif

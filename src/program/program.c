@@ -209,8 +209,9 @@ static void set_last(struct rank_program *rank, const struct rank_program *last)
     for (int c = 0; c < rank->chunks; c++) take_larger(&rank->chunk[c].slots, last->chunk[c].slots);
 }
 
-/* Ranks share a rank program where they did in both: the first pair that has one of the old takes
- * it, each further pair a copy. */
+/* Ranks that share a rank program here may have different ones in `last`. So each pair (own
+ * program, program in `last`) needs a rank program: the first pair with an own program keeps it,
+ * each further pair gets a copy. */
 void program_set_last(struct program *program, const struct program *last) {
     int most = program->kind_count + program->ranks;
     int *next = MEM_ARRAY(int, most); /* of the same old; 0: none */
