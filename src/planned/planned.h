@@ -1,8 +1,8 @@
 /* A planned run: its options are resolved, its plan is made on this machine, its costs are read and
  * its memory is estimated. Nothing is begun. All commands that train, explain, simulate or check
  * share it. */
-#ifndef JOB_JOB_H
-#define JOB_JOB_H
+#ifndef PLANNED_PLANNED_H
+#define PLANNED_PLANNED_H
 
 #include "base/file.h"
 #include "base/mem.h"

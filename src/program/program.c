@@ -62,10 +62,6 @@ static void free_lists(struct rank_program *rank) {
     *rank = (struct rank_program){0};
 }
 
-/* What programs leave under way: the norm is told when it is there, parameters are gathered while
- * the next step counts its labels. */
-enum { LASTING = 1 << RESOURCE_NORM | 1 << RESOURCE_PARAMS };
-
 struct program *program_new(const struct grid *grid, int micro_batches, enum sum_order sum) {
     struct program *program = MEM_NEW(struct program);
     CHECK(grid->chunks >= 1 && grid->chunks <= GRID_MAX_CHUNKS, "%d chunks", grid->chunks);
@@ -74,7 +70,7 @@ struct program *program_new(const struct grid *grid, int micro_batches, enum sum
                                 .micro_batches = micro_batches,
                                 .sum = sum,
                                 .credits = PROGRAM_CREDITS,
-                                .lasting = micro_batches > 0 ? LASTING : 0};
+                                .lasting = micro_batches > 0 ? resource_lasting() : 0};
     program->kind_of = MEM_ARRAY(int32_t, program->ranks);
     add_kind(program);
     return program;

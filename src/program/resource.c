@@ -166,6 +166,16 @@ struct posted_on resource_posted(const struct resource_map *map, const struct in
 
 /* --- kinds --- */
 
+static bool may_last(int kind) {
+    return rows[kind].life == RUN && rows[kind].each != NEVER;
+}
+
+unsigned resource_lasting(void) {
+    unsigned kinds = 0;
+    for (int r = 0; r < RESOURCE_COUNT; r++) kinds |= (unsigned)may_last(r) << r;
+    return kinds;
+}
+
 enum resource resource_kind(const struct resource_map *map, int buffer) {
     enum resource kind = 0;
     while (map->first[kind + 1] <= buffer) kind++;
@@ -197,8 +207,7 @@ int resource_find(const char *text) {
     for (; *text; text++) {
         int r = 0;
         while (r < RESOURCE_COUNT && rows[r].letter != *text) r++;
-        bool may = r < RESOURCE_COUNT && rows[r].life == RUN && rows[r].each != NEVER;
-        if (!may || kinds >> r & 1) return -1;
+        if (r == RESOURCE_COUNT || !may_last(r) || kinds >> r & 1) return -1;
         kinds |= 1 << r;
     }
     return kinds;
