@@ -26,25 +26,27 @@
 /* All zero: the rules of the operations. At most one source is given, beside laws. */
 struct costs {
     struct cost_units *units; /* by hand: the same of every stage; NULL */
-    bool delays;              /* these are ns, and passes wait for so long instead of computing */
+    bool delays;              /* units are ns: passes wait that long instead of computing */
     struct profile *profile;  /* NULL, or with: */
     const struct profile_section *section; /* what holds for the run */
     struct cluster *cluster;               /* NULL */
-    double crowd;          /* for the rules: how many threads of ranks share a core; 0: 1 */
+    double crowd;                          /* for the rules: threads of ranks per core; 0 means 1 */
     struct hetero *hetero; /* laws that make ranks unequal, with any source but units; NULL */
     bool simulated;        /* --clock virtual: each rank has a device of its own, of one thread */
     double flop_ns; /* by the law `base`: what a node takes for each of its flops; 0: no such law */
 };
 extern const struct costs cost_rules;
 
-/* Blocks. What the options name. `files`: profile and cluster are read too; without them other
- * ranks than rank 0 do, which may not have them. The caller frees the costs. */
+/* Blocks. Reads the costs that the options name; with `files` the profile and the cluster file,
+ * too. Ranks other than rank 0 may do without these files, which they may not have. The caller
+ * frees the costs. */
 enum status cost_read(const struct options *options, bool files, struct costs **out);
 void cost_free(struct costs **costs);
 /* Without delays: what work takes, whatever a run does in its place. */
 struct costs cost_of_work(const struct costs *costs);
-/* With the rate that the law `base` gives, where a mini-batch is so many micro-batches of a lowered
- * graph: it takes that long for the forward flops of all of them. */
+/* The costs with flop_ns set by the law `base` of --hetero; unchanged without that law. `base` is
+ * the time of the forward passes of a whole mini-batch, which is `micro_batches` times the graph:
+ * flop_ns is that time divided by their flops. */
 struct costs cost_at_rate(const struct costs *costs, const struct graph *graph, int micro_batches);
 
 /* --- devices --- */

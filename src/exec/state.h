@@ -95,16 +95,17 @@ struct engine {
     /* The list being run. */
     const struct instr_list *list;
     enum list_name list_name;
-    int64_t list_step;               /* the step that was next when it began */
-    int at;                          /* its next instruction */
-    int64_t begin_ns;                /* when that one began to run; 0: not yet */
-    int64_t now_ns;                  /* when the one before it ended, or what it awaited */
-    bool begun;                      /* whoever watches was told of that one */
-    struct comm_request **awaiting;  /* what it waits for; NULL: it can go on */
-    const struct instr *awaited;     /* who posted that */
-    const struct posted *awaited_at; /* where it is kept; NULL: in `request` */
-    struct comm_request *request;    /* of a pass, a broadcast or a save under way */
-    bool met;                        /* at MEET, CALL or SERVE, and waits for the others */
+    const struct engine_observer *watcher; /* of training; for other lists nobody */
+    int64_t list_step;                     /* the step that was next when it began */
+    int at;                                /* its next instruction */
+    int64_t begin_ns;                      /* when that one began to run; 0: not yet */
+    int64_t now_ns;                        /* when the one before it ended, or what it awaited */
+    bool begun;                            /* whoever watches was told of that one */
+    struct comm_request **awaiting;        /* what it waits for; NULL: it can go on */
+    const struct instr *awaited;           /* who posted that */
+    const struct posted *awaited_at;       /* where it is kept; NULL: in `request` */
+    struct comm_request *request;          /* of a pass, a broadcast or a save under way */
+    bool met;                              /* at MEET, CALL or SERVE, and waits for the others */
     struct pass_run pass;
     struct pass_run *lockstep; /* per replica, where one device shares their statistics */
     int lockstep_count;        /* those that have come to the pass under way */
@@ -146,10 +147,10 @@ const void *bound_source(const struct step *step, const struct runnable *runnabl
 void bind_inputs(const struct step *step, struct runnable *runnable, int slot,
                  const struct micro_batch *samples);
 
-/* Local. Points a pass at its first node; runs it up to its end or to the next exchange, which it
- * posts: engine->awaiting tells which. Fails where a kernel does, or where operations do that are
- * moved on between nodes (engine->comm_status). */
+/* Local. Points a pass at its first node. */
 void pass_begin(struct pass_run *run);
+/* Local. Runs a pass up to its end, or up to the next exchange, which it posts and engine->awaiting
+ * names. Fails if a kernel does, or an operation that is moved on meanwhile does (comm_status). */
 enum status pass_go_on(struct engine *engine, struct pass_run *run);
 /* Local. Runs passes of one device that share statistics in lockstep: each up to where they share,
  * then all share, and so on. */
@@ -166,7 +167,8 @@ static inline int64_t engine_now(const struct engine *engine) {
 }
 /* Local. The clock that the list under way has its times from; NULL: it is no step, or no clock. */
 static inline const struct engine_clock *engine_timed_by(const struct engine *engine) {
-    return list_is_step(engine->list_name) ? engine->meeting.clock : NULL;
+    const struct engine_clock *clock = engine->meeting.clock;
+    return clock && list_is_step(engine->list_name) ? clock : NULL;
 }
 
 /* Local. Runs a list from its first instruction, one call an instruction: as far as it goes without
@@ -183,8 +185,6 @@ enum status engine_await_losses(struct engine *engine);
  * that is no step. */
 enum status engine_run_list(struct engine *engine, enum list_name name);
 
-/* Local. Who watches training; evaluating and saving are each one thing, which train.h tells. */
-const struct engine_observer *engine_watcher(const struct engine *engine);
 /* Local. The communicator tells when what is posted is done; until engine_listen(engine, false). */
 void engine_listen(struct engine *engine, bool on);
 

@@ -49,7 +49,8 @@ double plan_step_flops(const struct plan *plan) {
            plan_recompute_flops(plan);
 }
 
-/* As the executor chooses them, but for side effects, which cost nothing. */
+/* Whether the instruction runs the node, as in the executor. There a pure F also leaves out nodes
+ * with side effects; these cost nothing. */
 static bool in_pass(const struct plan *plan, const struct micro_plan *micro,
                     const struct instr *instr, int node) {
     enum op_half half = micro->graph->nodes[node].half;

@@ -55,8 +55,9 @@ static bool lasts(const struct compiler *compiler, int buffer) {
 
 static struct touched buffers_of(const struct compiler *compiler, const struct instr *instr,
                                  char letter) {
+    if (!compiler->unclipped) return resource_touched(&compiler->map, instr, letter);
     struct instr asked = *instr;
-    if (compiler->unclipped) asked.flags &= (uint16_t)~INSTR_CLIP;
+    asked.flags &= (uint16_t)~INSTR_CLIP;
     return resource_touched(&compiler->map, &asked, letter);
 }
 
