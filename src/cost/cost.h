@@ -105,6 +105,13 @@ double cost_pass_ns(const struct cost_table *table, const struct cost_devices *o
 #define COST_BYTES_PER_NS 12.0
 /* A byte that a device reads or writes, with `threads` threads a rank; 0 where costs are units. */
 double cost_byte_ns(const struct costs *costs, const struct cost_devices *on, int threads);
+/* The same of parameters, gradients and optimizer state: nothing in virtual time where the law
+ * `base` says what passes take. */
+double cost_array_ns(const struct costs *costs, const struct cost_devices *on, int threads);
+/* Adding one array of so many bytes to another: two are read, one is written. As part of a pass
+ * (`inside`) it is nothing on either clock where that law says what passes take. */
+double cost_add_ns(const struct costs *costs, const struct cost_devices *on, int threads,
+                   double bytes, bool inside);
 /* What either end of a message spends to copy it. Devices of a cluster have engines for that. */
 double cost_copy_ns(const struct costs *costs, const struct cost_devices *on, int threads,
                     double bytes);
