@@ -60,7 +60,10 @@ static void take_forward(struct maker *maker) {
             cost_pass_ns(&times, &maker->on, &micro->ranges, s, COST_PASS_F);
 }
 
+/* Where passes have a given time nothing says what their nodes would take: segments are equal
+ * parts, as --delay runs them. */
 static void share_segments(struct maker *maker, int s) {
+    if (maker->costs->units) return;
     const struct phase_range *backward = &maker->ranges.stages[s].phase[PHASE_BACKWARD];
     struct sim_stage *stage = &maker->stage[s];
     double *share = arena_new(&maker->out->arena, (size_t)backward->segment_count * sizeof *share);
