@@ -169,10 +169,6 @@ enum status overlap_count(struct engine *engine, const struct step *step) {
                     "step %lld: %lld updates came between its forward and its own, the program "
                     "declares %d\n  please report it",
                     (long long)step->number + 1, (long long)stale, declared);
-    engine->overlap.stale.updates[stale < STALE_MOST ? stale : STALE_MOST]++;
+    engine->state->stale.updates[stale < STALE_MOST ? stale : STALE_MOST]++;
     return STATUS_OK;
-}
-
-struct engine_stale engine_stale(const struct engine *engine) {
-    return engine->overlap.stale;
 }

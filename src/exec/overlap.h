@@ -10,7 +10,6 @@
 #ifndef EXEC_OVERLAP_H
 #define EXEC_OVERLAP_H
 
-#include "exec/stale.h"
 #include "exec/step.h"
 
 struct instr;
@@ -23,7 +22,6 @@ struct overlap_run {
     int fill;           /* of a body that fills it: how many steps it is before `first` */
     struct step_request asked, /* by whom it is drained at `end` */
         kept;                  /* came too late for this time */
-    struct engine_stale stale;
 };
 
 /* What goes with a message. */

@@ -12,7 +12,7 @@ static inline int chunk_of(const struct engine *engine, const struct instr *inst
 /* Slots are counted through all chunks. */
 static inline int slot_index(const struct engine *engine, const struct instr *instr) {
     int chunk = chunk_of(engine, instr), slot = instr->slot;
-    if (list_is_step(engine->list_name))
+    if (engine->plan->program->ahead > 0 && list_is_step(engine->list_name))
         slot = ahead_slot(engine->plan->program, &engine->plan->sizes[chunk], instr,
                           engine->list_step);
     return sizes_slot(engine->plan->sizes, chunk, slot);

@@ -372,6 +372,7 @@ Test(exec_checkpoint, a_manifest_reads_back) {
     struct manifest_file saved[] = {{"model-00001-of-00002.safetensors", {1ull << 40, 0xdeadbeef}},
                                     {"model-00002-of-00002.safetensors", {3, 0}}};
     struct manifest manifest = {.state = {123456789012, 42, -0.12345678901234567, -1},
+                                .next = {7, 98765432109},
                                 .facts = facts,
                                 .fact_count = 2,
                                 .files = saved,
@@ -383,6 +384,7 @@ Test(exec_checkpoint, a_manifest_reads_back) {
     cr_expect_eq(again.state.step, 123456789012);
     cr_expect_eq(again.state.best_step, 42);
     cr_expect_eq(again.state.best_score, manifest.state.best_score);
+    cr_expect(again.next.epoch == 7 && again.next.sample == 98765432109);
     cr_assert_eq(again.file_count, 2);
     for (int i = 0; i < 2; i++) {
         cr_expect_str_eq(again.files[i].name, saved[i].name);
@@ -394,7 +396,7 @@ Test(exec_checkpoint, a_manifest_reads_back) {
     struct checkpoint_fact later = {"later", "1", FACT_TOLD}, fixed = {"later", "1", FACT_FIXED};
     log_capture(said, sizeof said);
     cr_expect_eq(manifest_compare(&again, &later, 1, "here"), STATUS_OK);
-    cr_expect_str_eq(said, "", "a fact that the checkpoint is older than was told");
+    cr_expect_str_eq(said, "", "a fact that the checkpoint does not have is reported");
     cr_expect_eq(manifest_compare(&again, &fixed, 1, "here"), STATUS_USAGE);
     log_capture(NULL, 0);
     manifest_free(&again);
