@@ -53,6 +53,8 @@ enum status verify_ahead(const struct program *program) {
     if (grid->drivers + grid->servers > 0) return refuse("where steps overlap nobody drives them");
     if (grid->chunks > 1 || grid->replicas_each > 1)
         return refuse("where steps overlap a rank has one stage of one replica");
+    if (program->ahead >= grid->stages && program->ahead > 0)
+        return refuse("forwards run ahead by as many steps as there are stages, or more");
     if (program->sliced || program->tie_count > 0)
         return refuse("where steps overlap parameters are whole, and one stage's alone");
     if (program_has_last(program)) return refuse("where steps overlap none is shorter");

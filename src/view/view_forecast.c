@@ -21,7 +21,8 @@ enum status view_forecast_open(const struct planned_run *planned, bool apart,
     enum status status = forecast_new(planned->plan, &out->costs, apart, &out->forecast);
     if (status == STATUS_OK)
         status = forecast_clip(&out->forecast, &out->clip_waits, &out->clip_time);
-    if (status == STATUS_OK) status = forecast_unequal(&out->forecast, &out->unequal);
+    if (status == STATUS_OK)
+        status = forecast_unequal(planned->plan, &out->forecast, &out->unequal);
     /* Delays are ns, as all but units. */
     if (status == STATUS_OK) out->forecast.units = option_is_given(&planned->options, OPTION_costs);
     if (status != STATUS_OK) view_forecast_close(out);
@@ -165,7 +166,13 @@ static void print_unequal(const struct view_forecast *view, int columns, FILE *o
                    overlaps ? "a pipeline goes at the pace of its slowest rank, and those of all "
                               "replicas wait for one another"
                             : "every step waits for its slowest rank");
-    text_entry(out, "unequal", columns, words);
+    SCOPED_FREE char *other =
+        unequal->unflushed > 0 && unequal->unflushed < unequal->step
+            ? mem_format("%s; pipedream-2bw, which is never flushed and trains with weights one "
+                         "update old, would take %s",
+                         words, time_text(view, unequal->unflushed, step))
+            : NULL;
+    text_entry(out, "unequal", columns, other ? other : words);
 }
 
 static void print_step(const struct view_forecast *view, FILE *out) {

@@ -78,8 +78,9 @@ static const struct plan *next_plan(void *context, int64_t steps) {
 }
 
 static enum status train(struct member *member) {
-    struct engine_config engine = {
-        .plan = member->plan[0].plan, .state = &member->state, .meeting = {member, open_comm}};
+    struct engine_config engine = {.plan = member->plan[0].plan,
+                                   .state = &member->state,
+                                   .meeting = {.context = member, .open = open_comm}};
     struct train_observer observer = {
         .context = &member->course, .starting = on_starting, .step = on_step, .norm = on_norm};
     bool changes = member->plan[1].plan;
