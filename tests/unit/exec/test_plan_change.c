@@ -241,7 +241,7 @@ static const struct plan *switch_plan(void *context, int64_t steps) {
 }
 
 static int64_t steps_of_two(const char *line, const char *other, int64_t after) {
-    struct kit_run *run = kit_open(line);
+    struct kit_run *run = kit_open("%s", line);
     struct options options;
     struct kit_plan next;
     struct course course = {0};
