@@ -34,6 +34,18 @@ static bool keeps_older(const struct program *program) {
     return older;
 }
 
+/* Ranks keep a step for each that is ahead, so the header must not promise more than there are. */
+static bool is_reached(const struct program *program) {
+    bool reached = false;
+    for (int k = 0; k < program->kind_count; k++) {
+        const struct instr_list *body = &program->kinds[k].list[LIST_BODY];
+        for (int i = 0; i < body->count; i++)
+            reached |= body->items[i].op == INSTR_F &&
+                       body->items[i].micro / program->micro_batches >= program->ahead;
+    }
+    return reached;
+}
+
 enum status verify_ahead(const struct program *program) {
     const struct grid *grid = &program->grid;
     if (program->ahead == 0 && !keeps_older(program)) return STATUS_OK;
@@ -48,6 +60,7 @@ enum status verify_ahead(const struct program *program) {
     if (program_has_last(program)) return refuse("where steps overlap none is shorter");
     if (program_shares(program)) return refuse("where steps overlap no statistics are shared");
     if (program_clips(program)) return refuse("where steps overlap no STEP awaits a norm");
+    if (!is_reached(program)) return refuse("no forward is as many steps ahead as it says");
     int64_t micros = (int64_t)program->micro_batches * verify_ahead_steps(program);
     return micros <= PROGRAM_MAX_MICROS ? STATUS_OK : refuse("too many micro-batches are ahead");
 }

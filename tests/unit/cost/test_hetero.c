@@ -184,6 +184,7 @@ Test(cost_hetero, wrong_lines_are_named, .init = in_a_folder, .fini = leave_the_
                  {"# a\n-1,0,1\n", "trace.csv: line 2: seconds is '-1'"},
                  {"0,x,1\n", "trace.csv: line 1: rank is 'x'"},
                  {"0,0,0\n", "trace.csv: line 1: speed is '0'"},
+                 {"0,0,1e-300\n", "trace.csv: line 1: speed is '1e-300'"},
                  {"0,0,nan\n", "trace.csv: line 1: speed is 'nan'"},
                  {"3,1,1\n3,0,1\n3,1,0.5\n",
                   "trace.csv: line 3: rank 1 has a speed at that time, on line 1"},

@@ -190,4 +190,7 @@ Test(program_ahead, what_cannot_overlap_is_refused_in_the_header) {
     const struct shape two = {"pipedream", 2, 1, 1, false};
     refused(&two, "ahead 1", "ahead 1 sliced o", "rule 33 in the header: where steps overlap");
     refused(&two, "ahead 1", "ahead 2", "rule 33 in the header: forwards run ahead");
+    const struct shape three = {"pipedream-2bw", 3, 1, 3, false};
+    refused(&three, "ahead 1", "ahead 2",
+            "rule 33 in the header: no forward is as many steps ahead");
 }
