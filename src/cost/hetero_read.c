@@ -11,7 +11,7 @@
 #include "cost/hetero.h"
 
 #define TIME_MAX 1e3     /* seconds, of base, transient and link */
-#define FACTOR_MAX 1e9   /* of slow */
+#define FACTOR_MAX 1e6   /* of slow: with the longest base 10^18 ns, which a clock can count */
 #define SPEED_MIN 1e-3   /* of a trace; near 0 a pass would outlast the clock's nanoseconds */
 #define SPEED_MAX 1e3    /* likewise */
 #define SCALE_MAX 1e9    /* likewise */
@@ -220,9 +220,10 @@ static enum status read_trace(struct reading *reading, char *value) {
     struct bytes bytes;
     if (reading->traced) return refuse_twice(reading, "trace");
     reading->traced = true;
+    SCOPED_FREE char *given = mem_text(value);
     char *path = split_scale(value, &scale);
     if (!*path || scale <= 0 || scale > SCALE_MAX)
-        return refuse(reading, "trace", value,
+        return refuse(reading, "trace", given,
                       "a file and perhaps a scale above 0, such as t.csv:0.001");
     TRY(file_read(path, TRACE_BYTES_MAX, &bytes));
     bool text = strlen((char *)bytes.data) == bytes.count;

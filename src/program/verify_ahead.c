@@ -74,8 +74,8 @@ enum status verify_version(struct walk *walk) {
     int64_t wanted = ahead_step(walk->program, instr, walk->step) - behind;
     if (behind != older)
         return verify_broken(walk, RULE_VERSIONS, nobody,
-                             "the version of %d updates before, where the stage keeps %d older",
-                             behind, older);
+                             "it reads v%d, where the stage keeps %d older versions", behind,
+                             older);
     if (wanted > walk->updates)
         return verify_broken(walk, RULE_VERSIONS, nobody,
                              "the version of update %d is not made yet", (int)wanted);

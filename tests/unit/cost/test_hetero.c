@@ -249,7 +249,7 @@ Test(cost_hetero, wrong_laws_are_named) {
                  {"link=0:1:1ms:5", "link: '0:1:1ms:5' is not allowed"},
                  {"link=0:1:1ms,link=1:0:2ms", "this link is given twice"},
                  {"trace=", "trace: '' is not allowed"},
-                 {"trace=x:0", "trace: 'x' is not allowed"}};
+                 {"trace=x:0", "trace: 'x:0' is not allowed"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct hetero law;
         cr_expect_eq(read_laws(cases[i].text, &law), STATUS_USAGE, "%s", cases[i].text);
