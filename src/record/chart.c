@@ -135,12 +135,20 @@ static void emit_dots(FILE *stream, const struct view *view, const struct chart_
     fputs("\"/>\n", stream);
 }
 
+static const char *unit_of(const struct chart *chart) {
+    return chart->unit_name ? chart->unit_name : "step";
+}
+
+static const char *plural_of(const struct chart *chart) {
+    return chart->unit_name ? chart->unit_name : "steps";
+}
+
 static void emit_curves(FILE *stream, const struct view *view) {
     fprintf(stream,
             "<svg viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" role=\"img\" "
             "aria-label=\"%s over %s\">\n",
             CANVAS, CANVAS, view->chart->title,
-            view->chart->over ? view->chart->over_name : "steps");
+            view->chart->over ? view->chart->over_name : plural_of(view->chart));
     for (int i = 0; i < view->chart->line_count; i++) {
         if (view->chart->line[i].series->finite == 0) continue;
         emit_curve(stream, view, &view->chart->line[i]);
@@ -200,9 +208,10 @@ static void emit_box(FILE *stream, const struct view *view, const struct series 
             left + right > 1 ? " end" : "", left * 100, (right - left) * 100);
     html_integer(point->first, first);
     if (point->first == point->last)
-        fprintf(stream, "step %s", first);
+        fprintf(stream, "%s %s", unit_of(view->chart), first);
     else
-        fprintf(stream, "mean of steps %s to %s", first, html_integer(point->last, last));
+        fprintf(stream, "mean of %s %s to %s", plural_of(view->chart), first,
+                html_integer(point->last, last));
     if (view->chart->over)
         fprintf(stream, "<br>%s <b>%s</b>", view->chart->over_name,
                 html_number(x_of(view->chart, here), first));
@@ -269,7 +278,9 @@ void chart_emit(FILE *stream, const struct chart *chart) {
     emit_curves(stream, &view);
     emit_boxes(stream, &view);
     /* What else is below a curve is in its title: a longer word would lie on the first tick. */
-    fprintf(stream, "</div>%s</div>\n", chart->over ? "" : "<span class=\"xname\">step</span>");
+    fputs("</div>", stream);
+    if (!chart->over) fprintf(stream, "<span class=\"xname\">%s</span>", unit_of(chart));
+    fputs("</div>\n", stream);
     emit_absent(stream, chart);
     fputs("</figure>\n", stream);
 }

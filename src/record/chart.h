@@ -40,6 +40,7 @@ struct chart {
      * is then the logarithmic axis that equal steps make. */
     const struct series *over;
     const char *over_name;
+    const char *unit_name; /* of what the points cover; NULL: step */
 };
 
 /* Local. Whether there is anything to show. */

@@ -104,14 +104,18 @@ void series_free(struct series *series) {
 static const struct source {
     const char *kind, *key;
     size_t offset;
+    bool timed; /* over virtual time */
 } sources[] = {
-    {"train", "loss", offsetof(struct curves, loss)},
-    {"train", "lr", offsetof(struct curves, lr)},
-    {"train", "grad_norm", offsetof(struct curves, grad_norm)},
-    {"train", "samples_per_s", offsetof(struct curves, samples_per_s)},
-    {"eval", "loss", offsetof(struct curves, eval_loss)},
-    {"eval", "acc1", offsetof(struct curves, acc1)},
-    {"eval", "acc5", offsetof(struct curves, acc5)},
+    {"train", "loss", offsetof(struct curves, loss), false},
+    {"train", "lr", offsetof(struct curves, lr), false},
+    {"train", "grad_norm", offsetof(struct curves, grad_norm), false},
+    {"train", "samples_per_s", offsetof(struct curves, samples_per_s), false},
+    {"eval", "loss", offsetof(struct curves, eval_loss), false},
+    {"eval", "acc1", offsetof(struct curves, acc1), false},
+    {"eval", "acc5", offsetof(struct curves, acc5), false},
+    {"train", "loss", offsetof(struct curves, timed_loss), true},
+    {"eval", "loss", offsetof(struct curves, timed_eval_loss), true},
+    {"eval", "acc1", offsetof(struct curves, timed_acc1), true},
 };
 enum { SOURCES = sizeof sources / sizeof sources[0] };
 
@@ -147,9 +151,12 @@ static bool add_row(struct curves *curves, const json_t *root) {
     const json_t *step = json_object_get(root, "step");
     if (!kind || !json_is_integer(step)) return false;
     if (isnan(curves->begin_s)) curves->begin_s = number_of(root, "unix_s");
+    double virtual_ms = number_of(root, "virtual_s") * 1e3;
     for (int i = 0; i < SOURCES; i++) {
-        if (strcmp(sources[i].kind, kind) != 0) continue;
-        series_add(series_of(curves, i), json_integer_value(step), number_of(root, sources[i].key));
+        bool timed = sources[i].timed;
+        if (strcmp(sources[i].kind, kind) != 0 || (timed && !(virtual_ms < 1e15))) continue;
+        series_add(series_of(curves, i), timed ? llround(virtual_ms) : json_integer_value(step),
+                   number_of(root, sources[i].key));
     }
     add_ranks(curves, json_object_get(root, "rank_ms"));
     curves->rows++;

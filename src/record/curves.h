@@ -41,8 +41,10 @@ struct curves_rank {
 struct curves {
     struct series loss, lr, grad_norm, samples_per_s; /* of training steps */
     struct series eval_loss, acc1, acc5;              /* of evaluations */
-    int64_t rows, damaged;                            /* lines read; lines that are no rows */
-    struct curves_rank *rank;                         /* of several ranks; owned */
+    /* Over virtual time, in milliseconds in place of steps; empty on the wall clock. */
+    struct series timed_loss, timed_eval_loss, timed_acc1;
+    int64_t rows, damaged;    /* lines read; lines that are no rows */
+    struct curves_rank *rank; /* of several ranks; owned */
     int ranks;
     double begin_s; /* wall clock of the first row, NaN when unknown */
     char *trouble;  /* why there are no rows, or NULL; owned */

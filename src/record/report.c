@@ -222,6 +222,26 @@ static void emit_charts(FILE *stream, const struct curves *curves) {
     emit_absent(stream, charts, sizeof charts / sizeof charts[0]);
 }
 
+/* What a strategy comes to in the time of the devices that were described. */
+static void emit_virtual(FILE *stream, const struct curves *curves) {
+    const struct chart charts[] = {
+        {.title = "Evaluation accuracy over virtual time",
+         .unit = AXIS_PERCENT,
+         .scale = CHART_LINEAR,
+         .line_count = 1,
+         .line = {{"best guess", &curves->timed_acc1, CHART_MARKED, 2}},
+         .unit_name = "ms"},
+        {.title = "Loss over virtual time",
+         .unit = AXIS_NUMBER,
+         .scale = CHART_FITTING,
+         .line_count = 2,
+         .line = {{"training, smoothed", &curves->timed_loss, CHART_SMOOTH, 0},
+                  {"evaluation", &curves->timed_eval_loss, CHART_MARKED, 1}},
+         .unit_name = "ms"},
+    };
+    emit_row(stream, "two", charts, 2);
+}
+
 static void emit_range_test(FILE *stream, const struct curves *curves) {
     const struct chart chart = {.title = "Loss against the learning rate",
                                 .unit = AXIS_NUMBER,
@@ -301,6 +321,7 @@ static enum status emit_page(FILE *stream, const struct report_input *input,
     emit_notices(stream, curves);
     if (input->range_test) emit_range_test(stream, curves);
     emit_charts(stream, curves);
+    emit_virtual(stream, curves);
     fputs("<div class=\"row two\">\n", stream);
     report_time(stream, input->summary);
     report_memory(stream, input->summary);

@@ -212,6 +212,27 @@ Test(record_report, values_that_are_not_finite) {
     free(text);
 }
 
+/* Rows of 250 virtual milliseconds each, and one evaluation; on the wall clock there is no chart.
+ */
+Test(record_report, virtual_time) {
+    for (int virtual = 0; virtual < 2; virtual ++) {
+        open_metrics();
+        for (int i = 1; i <= 4; i++) {
+            struct metrics_row row = metrics_row_new(i < 4 ? METRICS_TRAIN : METRICS_EVAL, i, 1);
+            row.loss = 1.0 / i;
+            row.acc1 = 0.5;
+            if (virtual) row.virtual_s = 0.25 * i;
+            cr_assert_eq(metrics_write(metrics, &row), STATUS_OK);
+        }
+        close_metrics();
+        char *text = page();
+        cr_expect_eq(strstr(text, "Evaluation accuracy over virtual time") != NULL, virtual);
+        cr_expect_eq(strstr(text, "Loss over virtual time") != NULL, virtual);
+        cr_expect_eq(strstr(text, "ms 1,000") != NULL, virtual, "when it was evaluated");
+        free(text);
+    }
+}
+
 Test(record_report, every_loss_not_finite) {
     open_metrics();
     for (int i = 1; i <= 3; i++) write_train(i, NAN);
