@@ -337,16 +337,6 @@ static enum dtype dtype_of(const char *word) {
     return strcmp(word, "f16") == 0 ? DTYPE_F16 : DTYPE_F32;
 }
 
-/* The executor still reaches memory past the backend's table, so a device with memory of its own
- * cannot train yet. What is missing for it on this machine is said first. */
-/* Before the device is opened: nobody should install a driver only to be refused. */
-static enum status refuse_device(const struct run_config *config) {
-    return fail(STATUS_USAGE,
-                "--device %s: this version runs single operations on GPUs (docs/gpu.md), not yet a "
-                "training\n  --device cpu",
-                config->device);
-}
-
 static enum status resolve_device(struct resolve *resolve) {
     struct options *options = resolve->options;
     struct run_config *config = resolve->config;
@@ -354,11 +344,11 @@ static enum status resolve_device(struct resolve *resolve) {
                      &config->device_index));
     config->dtype = dtype_of(options->dtype);
     config->tf32 = strcmp(options->dtype, "tf32") == 0;
-    if (strcmp(config->device, "cuda") == 0) return refuse_device(config);
+    if (strcmp(config->device, "cuda") == 0) return STATUS_OK;
     if (!config->tf32 && config->dtype != DTYPE_F16) return STATUS_OK;
     return fail(STATUS_USAGE,
                 "--dtype %s: device %s has f32 and bf16\n"
-                "  %s needs --device cuda, which does not train yet (docs/gpu.md)",
+                "  %s needs --device cuda",
                 options->dtype, config->device, options->dtype);
 }
 
