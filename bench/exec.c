@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "job/job.h"
+#include "planned/planned.h"
 #include "run/recorder.h"
 
 static int by_value(const void *a, const void *b) {
@@ -40,22 +40,23 @@ static enum status time_steps(struct engine *engine, const struct train_observer
 }
 
 /* The ring of the trace is as long as that of a run with so many instructions. */
-static enum status run(struct job *job, int instructions, int steps, double *us) {
+static enum status run(struct planned_run *planned, int instructions, int steps, double *us) {
     struct control_row row = {0};
     struct recorder watch = {.row = &row};
-    struct program *real = job->plan->program, *empty = empty_program(job->plan, instructions);
+    struct program *real = planned->plan->program,
+                   *empty = empty_program(planned->plan, instructions);
     struct engine *engine = NULL;
     struct train_state state = train_fresh();
     state.observer = recorder_engine_observer(&watch);
     enum status status =
-        engine_open(&(struct engine_config){.plan = job->plan, .state = &state}, &engine);
-    job->plan->program = empty;
+        engine_open(&(struct engine_config){.plan = planned->plan, .state = &state}, &engine);
+    planned->plan->program = empty;
     watch.engine = &engine;
-    if (status == STATUS_OK) status = recorder_open(job, NULL, 0, &watch);
+    if (status == STATUS_OK) status = recorder_open(planned, NULL, 0, &watch);
     struct train_observer train = recorder_train_observer(&watch);
     if (status == STATUS_OK) status = time_steps(engine, &train, steps, us);
     recorder_free(&watch);
-    job->plan->program = real;
+    planned->plan->program = real;
     engine_close(&engine);
     program_free(&empty);
     return status;
@@ -65,18 +66,18 @@ int main(int argc, char **argv) {
     int instructions = argc > 1 ? atoi(argv[1]) : 1000, steps = argc > 2 ? atoi(argv[2]) : 2000;
     char *words[] = {"--model", "mlp", "--threads", "1", "--drop-last", "--steps", "1000000000"};
     struct options options;
-    struct job job;
+    struct planned_run planned;
     if (instructions < 1 || steps < 1) return (int)fail(STATUS_USAGE, "counts are at least 1");
     enum status status = options_parse(COMMAND_TRAIN, 7, words, &options);
-    if (status == STATUS_OK) status = job_open(&options, NULL, &job);
+    if (status == STATUS_OK) status = planned_open(&options, NULL, &planned);
     if (status != STATUS_OK) return (int)status;
     double *us = MEM_ARRAY(double, steps);
-    status = run(&job, instructions, steps, us);
+    status = run(&planned, instructions, steps, us);
     qsort(us, (size_t)steps, sizeof *us, by_value);
     if (status == STATUS_OK)
         printf("%d empty instructions: %.1f us a step (best), %.1f us (median), %.1f ns each\n",
                instructions, us[0], us[steps / 2], us[0] * 1e3 / instructions);
     free(us);
-    job_close(&job);
+    planned_close(&planned);
     return (int)status;
 }

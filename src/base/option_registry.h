@@ -4,7 +4,7 @@
  * alone.
  *
  * Base cannot include those modules: it declares option_registry_word, and the module at the top
- * that sees all of them defines it (job/choices.c). A missing registry is then an error of the
+ * that sees all of them defines it (planned/choices.c). A missing registry is then an error of the
  * build. Rejected: a table that is passed in when the program starts; the library, tests and fuzz
  * targets would each have to do so before the first default is read. All local. */
 #ifndef BASE_OPTION_REGISTRY_H

@@ -11,9 +11,9 @@
 #include "base/text.h"
 #include "cli/check_numeric.h"
 #include "cli/cli.h"
-#include "job/job.h"
 #include "plan/resolve.h"
 #include "plan/strategy.h"
+#include "planned/planned.h"
 #include "view/fit.h"
 
 enum { NAME_COLUMNS = 11 }; /* of a row's name */
@@ -23,7 +23,7 @@ struct checked {
     const char *name;
     const struct program *program;
     struct program_proof proof;
-    const struct job *job; /* NULL: of a file alone */
+    const struct planned_run *planned; /* NULL: of a file alone */
 };
 
 static void print_text(const struct checked *checked, const char *name,
@@ -52,7 +52,7 @@ static void print_text(const struct checked *checked, const char *name,
 static void print_json(const struct checked *checked, const char *name,
                        const struct step_proof *step, FILE *out) {
     const struct program_proof *proof = &checked->proof;
-    json_t *fits = checked->job ? fit_json(checked->job) : json_null();
+    json_t *fits = checked->planned ? fit_json(checked->planned) : json_null();
     json_auto_t *root =
         json_pack("{s:o, s:s, s:b, s:i, s:i, s:I, s:i, s:i, s:i}", "fits", fits, "program", name,
                   "proved", 1, "ranks", proof->ranks, "walked", proof->walked, "instructions",
@@ -103,21 +103,22 @@ static struct rank_info info_of(const struct options *options) {
                               .weighed = judged && processes};
 }
 
-static enum status prove_job(const struct options *options, const struct job *job) {
-    const struct plan *plan = job->plan;
-    struct checked checked = {.name = plan->config.schedule, .program = plan->program, .job = job};
-    struct job_fit fit;
-    if (!options->json && !options->quiet) fit_print(job, NAME_COLUMNS, stdout);
+static enum status prove_job(const struct options *options, const struct planned_run *planned) {
+    const struct plan *plan = planned->plan;
+    struct checked checked = {
+        .name = plan->config.schedule, .program = plan->program, .planned = planned};
+    struct planned_fit fit;
+    if (!options->json && !options->quiet) fit_print(planned, NAME_COLUMNS, stdout);
     TRY(prove(options, checked, plan->last_samples));
-    return job_fit(job, &fit) ? job_check_memory(job) : STATUS_OK;
+    return planned_fit(planned, &fit) ? planned_check_memory(planned) : STATUS_OK;
 }
 
 /* Planning proves it already; here it is said. */
 static enum status check_options(const struct options *options) {
     struct rank_info info = info_of(options);
-    SCOPED(job_close) struct job job = {0};
-    TRY(job_open(options, &info, &job));
-    return prove_job(options, &job);
+    SCOPED(planned_close) struct planned_run planned = {0};
+    TRY(planned_open(options, &info, &planned));
+    return prove_job(options, &planned);
 }
 
 /* A program by itself has no memory to compare. */

@@ -20,7 +20,7 @@
 #include "base/text.h"
 #include "exec/answer.h"
 #include "exec/checkpoint.h"
-#include "job/job.h"
+#include "planned/planned.h"
 #include "run/fault.h"
 
 enum { NUMERIC_STEPS = 3 }; /* unless --steps says otherwise */
@@ -29,8 +29,8 @@ enum { NUMERIC_STEPS = 3 }; /* unless --steps says otherwise */
 struct side {
     const struct options *options;
     int ranks;
-    struct job *job;     /* per rank */
-    struct bytes agreed; /* of auto: rank 0's program */
+    struct planned_run *planned; /* per rank */
+    struct bytes agreed;         /* of auto: rank 0's program */
     struct rank_fault {
         struct fault fault; /* for tests */
         struct engine *engine;
@@ -41,15 +41,15 @@ struct side {
 
 static enum status plan_rank(void *context, int rank, const struct plan **out) {
     struct side *side = context;
-    const struct job *first = &side->job[0];
+    const struct planned_run *first = &side->planned[0];
     struct rank_info info = {.ranks = side->ranks};
-    if (rank > 0) info = job_info_beside(first, rank, side->ranks, &side->agreed);
+    if (rank > 0) info = planned_info_beside(first, rank, side->ranks, &side->agreed);
     info.local_ranks = side->ranks;
-    TRY(job_open(side->options, &info, &side->job[rank]));
-    *out = side->job[rank].plan;
+    TRY(planned_open(side->options, &info, &side->planned[rank]));
+    *out = side->planned[rank].plan;
     if (rank > 0) return STATUS_OK;
     if (plan_is_auto(&first->plan->config)) side->agreed = plan_text(first->plan);
-    return job_check_memory(first);
+    return planned_check_memory(first);
 }
 
 /* The ranks of replica 0 read files; the start list brings everything to the others. */
@@ -81,7 +81,7 @@ static enum status read_faults(struct side *side) {
 }
 
 static enum status train_side(struct side *side) {
-    side->job = MEM_ARRAY(struct job, side->ranks);
+    side->planned = MEM_ARRAY(struct planned_run, side->ranks);
     struct answer_config config = {.ranks = side->ranks,
                                    .context = side,
                                    .plan = plan_rank,
@@ -93,9 +93,10 @@ static enum status train_side(struct side *side) {
 
 static void free_side(struct side *side) {
     answer_free(&side->answer);
-    for (int r = side->job ? side->ranks - 1 : -1; r >= 0; r--) job_close(&side->job[r]);
+    for (int r = side->planned ? side->ranks - 1 : -1; r >= 0; r--)
+        planned_close(&side->planned[r]);
     bytes_free(&side->agreed);
-    free(side->job);
+    free(side->planned);
     free(side->fault);
     free(side->observers);
 }
@@ -141,7 +142,7 @@ struct differing {
 };
 
 static struct differing first_differing(const struct side *many, const struct side *one) {
-    const struct state_layout *layout = many->job[0].plan->store;
+    const struct state_layout *layout = many->planned[0].plan->store;
     struct differing found = {.param = -1};
     for (int p = 0; p < layout->param_count && found.param < 0; p++) {
         const float *a = many->answer.param[p], *b = one->answer.param[p];
@@ -157,7 +158,7 @@ static struct differing first_differing(const struct side *many, const struct si
 }
 
 static void print_text(const struct side *many, const struct side *one, const char *what) {
-    const struct plan *plan = many->job[0].plan;
+    const struct plan *plan = many->planned[0].plan;
     struct differing first = first_differing(many, one);
     char steps[TEXT_BYTES], ranks[TEXT_BYTES];
     printf("%s %s of %s %s single --deal %dx%d --sum %s", what ? "differs   " : "equal     ",
@@ -174,7 +175,7 @@ static void print_text(const struct side *many, const struct side *one, const ch
 }
 
 static void print_json(const struct side *many, const struct side *one, const char *what) {
-    const struct plan *plan = many->job[0].plan;
+    const struct plan *plan = many->planned[0].plan;
     struct differing first = first_differing(many, one);
     char hash[2][17];
     snprintf(hash[0], sizeof hash[0], "%016" PRIx64, many->answer.params);
@@ -204,7 +205,7 @@ static enum status compare(const struct side *many, const struct side *one) {
 static enum status train_both(struct side *many, struct side *one, struct options *options) {
     TRY(read_faults(many));
     TRY(train_side(many));
-    TRY(options_of_one(many->options, many->job[0].plan, options));
+    TRY(options_of_one(many->options, many->planned[0].plan, options));
     one->options = options;
     TRY(train_side(one));
     return compare(many, one);

@@ -27,7 +27,7 @@ struct evaluation {
 };
 
 static const struct run_config *config_of(const struct evaluation *of) {
-    return &of->session->job.plan->config;
+    return &of->session->planned.plan->config;
 }
 
 static bool has_classes(const struct evaluation *of) {
@@ -78,7 +78,7 @@ static json_t *real(double value) {
 }
 
 static json_t *terms_json(const struct evaluation *of) {
-    const struct graph *graph = of->session->job.plan->micro[0].graph;
+    const struct graph *graph = of->session->planned.plan->micro[0].graph;
     json_t *terms = json_object();
     for (int i = 0; i < graph->loss_count; i++)
         json_object_set_new(terms, graph->losses[i].name, real(of->result.term[i]));
@@ -87,10 +87,10 @@ static json_t *terms_json(const struct evaluation *of) {
 
 static json_t *result_json(const struct evaluation *of) {
     const struct run_config *config = config_of(of);
-    json_t *all =
-        json_pack("{s:s, s:s, s:s, s:s, s:I}", "model", config->model->name, "data",
-                  config->dataset->spec, "split", split_of(of), "weights",
-                  of->session->job.options.argument[0], "samples", (json_int_t)of->result.samples);
+    json_t *all = json_pack("{s:s, s:s, s:s, s:s, s:I}", "model", config->model->name, "data",
+                            config->dataset->spec, "split", split_of(of), "weights",
+                            of->session->planned.options.argument[0], "samples",
+                            (json_int_t)of->result.samples);
     if (!all) all = json_object(); /* a name may be no UTF-8 */
     json_object_set_new(all, "skipped_samples", json_integer((json_int_t)of->result.skipped));
     json_object_set_new(all, "loss", real(of->result.loss));
@@ -100,7 +100,7 @@ static json_t *result_json(const struct evaluation *of) {
     json_object_set_new(all, "perplexity", real(perplexity(of)));
     json_object_set_new(all, "peak_bytes", json_integer(of->peak_bytes));
     json_object_set_new(all, "predicted_peak_bytes",
-                        json_integer((json_int_t)plan_bytes(of->session->job.plan)));
+                        json_integer((json_int_t)plan_bytes(of->session->planned.plan)));
     json_object_set_new(all, "wall_s", real((double)of->result.ns * 1e-9));
     json_object_set_new(all, "predicted_s", real(of->predicted_ns * 1e-9));
     return all;
@@ -108,7 +108,7 @@ static json_t *result_json(const struct evaluation *of) {
 
 static void print_table(const struct evaluation *of, FILE *out) {
     const struct eval_result *result = &of->result;
-    const struct graph *graph = of->session->job.plan->micro[0].graph;
+    const struct graph *graph = of->session->planned.plan->micro[0].graph;
     struct text_table table = {.align = "ll"};
     char peak[TEXT_BYTES], predicted[TEXT_BYTES], wall[TEXT_BYTES], forecast[TEXT_BYTES];
     char accuracy[TEXT_BYTES];
@@ -133,7 +133,7 @@ static void print_table(const struct evaluation *of, FILE *out) {
                         text_duration(of->predicted_ns * 1e-9, forecast));
     text_table_cell(&table, "peak memory"),
         text_table_cell(&table, "%s (predicted %s)", text_size(of->peak_bytes, peak),
-                        text_size((int64_t)plan_bytes(of->session->job.plan), predicted));
+                        text_size((int64_t)plan_bytes(of->session->planned.plan), predicted));
     text_table_print(&table, 0, out);
     text_table_free(&table);
     if (has_classes(of)) {
@@ -163,7 +163,7 @@ static enum status write_csv(const struct evaluation *of, struct file_writer *fi
 }
 
 static enum status write_output(const struct evaluation *of) {
-    const struct options *options = &of->session->job.options;
+    const struct options *options = &of->session->planned.options;
     struct file_writer file;
     if (!option_is_given(options, OPTION_output)) return STATUS_OK;
     TRY(file_begin(options->output, &file));
@@ -180,7 +180,7 @@ static void print_json(const struct evaluation *of, FILE *out) {
 }
 
 static enum status show(const struct evaluation *of) {
-    const struct options *options = &of->session->job.options;
+    const struct options *options = &of->session->planned.options;
     TRY(write_output(of));
     if (options->json)
         print_json(of, stdout);
@@ -193,13 +193,13 @@ static enum status show(const struct evaluation *of) {
 static enum status forecast(struct evaluation *of) {
     SCOPED(view_forecast_close) struct view_forecast view = {0};
     if (!forward_is_first(of->session)) return STATUS_OK;
-    TRY(view_forecast_open(&of->session->job, false, &view));
-    of->predicted_ns = view.forecast.result.step * (double)of->session->job.plan->eval_rounds;
+    TRY(view_forecast_open(&of->session->planned, false, &view));
+    of->predicted_ns = view.forecast.result.step * (double)of->session->planned.plan->eval_rounds;
     return STATUS_OK;
 }
 
 static enum status evaluate(struct session *session) {
-    const struct plan *plan = session->job.plan;
+    const struct plan *plan = session->planned.plan;
     struct evaluation of = {.session = session};
     struct forward forward = {.context = &of};
     int64_t rows, classes;

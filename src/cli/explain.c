@@ -12,15 +12,15 @@
 #include "view/fit.h"
 
 static void print(const struct view_forecast *view) {
-    const struct job *job = view->job;
-    const struct options *options = &job->options;
+    const struct planned_run *planned = view->planned;
+    const struct options *options = &planned->options;
     bool text = !options->json && !options->quiet;
     if (options->json) explain_print_json(view, stdout);
-    if (text) fit_print(job, EXPLAIN_NAME_COLUMNS, stdout);
+    if (text) fit_print(planned, EXPLAIN_NAME_COLUMNS, stdout);
     if (text) explain_print(view, true, stdout);
     for (int i = 0; i < options->show.count && text; i++) {
         printf("\n%s\n", options->show.item[i]);
-        explain_show(job, options->show.item[i], stdout);
+        explain_show(planned, options->show.item[i], stdout);
     }
     if (view_forecast_is_wanted(options) && text) {
         printf("\nforecast\n");
@@ -29,10 +29,10 @@ static void print(const struct view_forecast *view) {
 }
 
 /* The plan with its forecast: a row, or all of it where an option asks for one. */
-static enum status print_with_forecast(const struct job *job) {
-    const struct options *options = &job->options;
+static enum status print_with_forecast(const struct planned_run *planned) {
+    const struct options *options = &planned->options;
     SCOPED(view_forecast_close) struct view_forecast view = {0};
-    TRY(view_forecast_open(job, false, &view));
+    TRY(view_forecast_open(planned, false, &view));
     print(&view);
     if (option_is_given(options, OPTION_draw)) TRY(view_forecast_draw(&view, options->draw));
     return STATUS_OK;
@@ -40,16 +40,16 @@ static enum status print_with_forecast(const struct job *job) {
 
 /* Whether train could resume: is there a whole checkpoint, of a run that this one may go on with.
  */
-static enum status check_checkpoint(const struct job *job) {
-    struct session session = {.job = *job, .folder = mem_text(job->options.out)};
+static enum status check_checkpoint(const struct planned_run *planned) {
+    struct session session = {.planned = *planned, .folder = mem_text(planned->options.out)};
     struct checkpoint_state state = train_fresh().done;
     bool found;
     session_facts(&session);
-    char *folder = folder_path(job->options.out, "checkpoints");
+    char *folder = folder_path(planned->options.out, "checkpoints");
     struct checkpoint_config config = {.folder = folder,
                                        .facts = session.facts,
                                        .fact_count = session.fact_count,
-                                       .plan = job->plan};
+                                       .plan = planned->plan};
     enum status status = checkpoint_resume(&config, NULL, &state, &found);
     if (status == STATUS_OK) status = session_check_step(&session, state.step);
     summary_free(&session.summary);
@@ -61,17 +61,17 @@ static enum status check_checkpoint(const struct job *job) {
 
 /* The plan, then whether train would take it here. */
 static enum status explain_with(const struct options *options) {
-    SCOPED(job_close) struct job job = {0};
+    SCOPED(planned_close) struct planned_run planned = {0};
     struct start start;
     TRY(start_find(options, &start));
     if (start_keeps_run(&start)) TRY(outputs_check(options));
-    TRY(job_open(options, &start.info, &job));
-    TRY(print_with_forecast(&job));
-    TRY(start_check(&start, &job));
-    start_advise(&job);
-    if (options->resume && start_keeps_run(&start)) TRY(check_checkpoint(&job));
+    TRY(planned_open(options, &start.info, &planned));
+    TRY(print_with_forecast(&planned));
+    TRY(start_check(&start, &planned));
+    start_advise(&planned);
+    if (options->resume && start_keeps_run(&start)) TRY(check_checkpoint(&planned));
     if (option_is_set(options, OPTION_save_program))
-        TRY(explain_save_program(job.plan, options->save_program));
+        TRY(explain_save_program(planned.plan, options->save_program));
     return STATUS_OK;
 }
 

@@ -13,14 +13,14 @@
 static void say_done(const struct session *session, const struct eval_result *result) {
     char samples[TEXT_BYTES], wall[TEXT_BYTES], peak[TEXT_BYTES], predicted[TEXT_BYTES];
     char damaged[TEXT_BYTES + 32] = "";
-    if (session->job.dataset->skips_damaged && result->skipped > 0)
+    if (session->planned.dataset->skips_damaged && result->skipped > 0)
         snprintf(damaged, sizeof damaged, " (%lld damaged, without an answer)",
                  (long long)result->skipped);
     log_note("%s%s in %s, peak memory %s (predicted %s)",
              text_count(result->samples, "sample", samples), damaged,
              text_duration((double)result->ns * 1e-9, wall),
              text_size(result_peak_bytes(session), peak),
-             text_size((int64_t)plan_bytes(session->job.plan), predicted));
+             text_size((int64_t)plan_bytes(session->planned.plan), predicted));
 }
 
 static enum status predict(struct session *session) {

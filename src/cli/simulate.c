@@ -27,7 +27,7 @@ static enum status show(const struct view_forecast *view, const struct options *
         json_print(root, JSON_REAL_PRECISION(12), stdout);
         json_decref(root);
     } else if (!options->quiet) {
-        fit_print(view->job, VIEW_NAME_COLUMNS, stdout);
+        fit_print(view->planned, VIEW_NAME_COLUMNS, stdout);
         view_forecast_print(view, stdout);
     }
     return option_is_given(options, OPTION_draw) ? view_forecast_draw(view, options->draw)
@@ -36,14 +36,14 @@ static enum status show(const struct view_forecast *view, const struct options *
 
 static enum status simulate_with(const struct options *options) {
     struct rank_info info = info_of(options);
-    SCOPED(job_close) struct job job = {0};
+    SCOPED(planned_close) struct planned_run planned = {0};
     SCOPED(view_forecast_close) struct view_forecast view = {0};
-    struct job_fit fit;
+    struct planned_fit fit;
     TRY(outputs_check(options));
-    TRY(job_open(options, &info, &job));
-    TRY(view_forecast_open(&job, false, &view));
+    TRY(planned_open(options, &info, &planned));
+    TRY(view_forecast_open(&planned, false, &view));
     TRY(show(&view, options));
-    return job_fit(&job, &fit) ? job_check_memory(&job) : STATUS_OK;
+    return planned_fit(&planned, &fit) ? planned_check_memory(&planned) : STATUS_OK;
 }
 
 enum status simulate_run(const struct options *options) {

@@ -86,7 +86,7 @@ struct p2p_end {
 
 /* This rank's part of moving a slice (or, in a broadcast, all of the data), piece by piece. The
  * counters only grow, up to `pieces`. */
-struct p2p_job {
+struct p2p_task {
     int slice; /* whose */
     struct p2p_end *end;
     int end_count;
@@ -105,7 +105,7 @@ struct p2p_group {
     int *local, local_count; /* indices of the members on this host */
     int *host;               /* of each member */
     int own_nodes;           /* subtrees of this host */
-    struct p2p_job owner, *handler, chain;
+    struct p2p_task owner, *handler, chain;
     int handler_count;
     struct p2p_transfer sum;                            /* of a sum of the transport's own */
     struct p2p_transfer *finish_sent, *finish_received; /* of each local member */

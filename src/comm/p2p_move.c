@@ -35,22 +35,22 @@ struct piece {
     int64_t at, count; /* in elements of the data */
 };
 
-static struct piece get_piece(const struct comm_request *request, const struct p2p_job *job,
+static struct piece get_piece(const struct comm_request *request, const struct p2p_task *task,
                               int64_t number) {
-    int64_t piece = piece_of(request), left = job->count - number * piece;
-    return (struct piece){job->begin + number * piece, left < piece ? left : piece};
+    int64_t piece = piece_of(request), left = task->count - number * piece;
+    return (struct piece){task->begin + number * piece, left < piece ? left : piece};
 }
 
-static void set_range(const struct comm_request *request, struct p2p_job *job, int64_t begin,
+static void set_range(const struct comm_request *request, struct p2p_task *task, int64_t begin,
                       int64_t count) {
     int64_t piece = piece_of(request);
-    job->begin = begin;
-    job->count = count;
-    job->pieces = (count + piece - 1) / piece;
-    job->given = job->gone = job->asked = job->ready = job->told = 0;
-    for (int e = 0; e < job->end_count; e++)
+    task->begin = begin;
+    task->count = count;
+    task->pieces = (count + piece - 1) / piece;
+    task->given = task->gone = task->asked = task->ready = task->told = 0;
+    for (int e = 0; e < task->end_count; e++)
         for (int w = 0; w < P2P_WINDOW; w++)
-            job->end[e].out[w].done = job->end[e].in[w].done = true;
+            task->end[e].out[w].done = task->end[e].in[w].done = true;
 }
 
 static void send(const struct comm_request *request, struct p2p_end *end, enum p2p_phase phase,
@@ -67,21 +67,21 @@ static void receive(const struct comm_request *request, struct p2p_end *end, enu
                             (size_t)count * element(request), &end->in[number % P2P_WINDOW]);
 }
 
-static bool all_out(const struct p2p_job *job, int64_t number) {
-    for (int e = 0; e < job->end_count; e++)
-        if (!job->end[e].out[number % P2P_WINDOW].done) return false;
+static bool all_out(const struct p2p_task *task, int64_t number) {
+    for (int e = 0; e < task->end_count; e++)
+        if (!task->end[e].out[number % P2P_WINDOW].done) return false;
     return true;
 }
 
-static bool all_in(const struct p2p_job *job, int64_t number) {
-    for (int e = 0; e < job->end_count; e++)
-        if (!job->end[e].in[number % P2P_WINDOW].done) return false;
+static bool all_in(const struct p2p_task *task, int64_t number) {
+    for (int e = 0; e < task->end_count; e++)
+        if (!task->end[e].in[number % P2P_WINDOW].done) return false;
     return true;
 }
 
-static bool all_sent(const struct p2p_job *job) {
+static bool all_sent(const struct p2p_task *task) {
     for (int w = 0; w < P2P_WINDOW; w++)
-        if (!all_out(job, w)) return false;
+        if (!all_out(task, w)) return false;
     return true;
 }
 
@@ -101,14 +101,14 @@ enum { BLOCK = 1024 };
 
 struct sum {
     const struct comm_request *request;
-    const struct p2p_job *job;
+    const struct p2p_task *task;
     struct piece piece;
     int window;
     int64_t in; /* where in the piece the block begins */
 };
 
 static const struct p2p_end *end_of(const struct sum *sum, int host) {
-    const struct p2p_end *end = sum->job->end;
+    const struct p2p_end *end = sum->task->end;
     while (end->host != host) end++;
     return end;
 }
@@ -139,12 +139,12 @@ static void sum_block(const struct sum *sum, int begin, int end, int64_t count,
 }
 
 /* Leaves are read at `at` alone before it is written. */
-static void sum_piece(const struct comm_request *request, const struct p2p_job *job,
+static void sum_piece(const struct comm_request *request, const struct p2p_task *task,
                       int64_t number) {
     struct comm_group *group = request->group;
-    struct piece piece = get_piece(request, job, number);
+    struct piece piece = get_piece(request, task, number);
     for (int64_t in = 0; in < piece.count; in += BLOCK) {
-        struct sum sum = {request, job, piece, (int)(number % P2P_WINDOW), in};
+        struct sum sum = {request, task, piece, (int)(number % P2P_WINDOW), in};
         const struct p2p_node *node = p2p_group_of(group)->node;
         int64_t count = piece.count - in < BLOCK ? piece.count - in : BLOCK;
         sum_block(&sum, 0, group->count, count, &node, (float *)request->data + piece.at + in);
@@ -153,10 +153,10 @@ static void sum_piece(const struct comm_request *request, const struct p2p_job *
 }
 
 /* The sums of this host's subtrees, one after the other; from where it is when that is one leaf. */
-static const float *make_parts(const struct comm_request *request, const struct p2p_job *job,
+static const float *make_parts(const struct comm_request *request, const struct p2p_task *task,
                                struct piece piece, int64_t number) {
     const struct p2p_group *state = p2p_group_of(request->group);
-    float *out = job->end->staging[number % P2P_WINDOW];
+    float *out = task->end->staging[number % P2P_WINDOW];
     if (state->local_count == 1) return (const float *)request->data + piece.at;
     for (int i = 0; i < state->node_count; i++) {
         const struct p2p_node *node = &state->node[i];
@@ -169,83 +169,86 @@ static const float *make_parts(const struct comm_request *request, const struct 
 
 /* --- the three machines: each goes as far as it can; true when it is at its end -------------- */
 
-static void ask_parts(const struct comm_request *request, struct p2p_job *job) {
-    while (job->asked < job->pieces && job->asked < job->ready + P2P_WINDOW) {
-        struct piece piece = get_piece(request, job, job->asked);
-        for (int e = 0; e < job->end_count; e++)
-            receive(request, &job->end[e], P2P_GIVE, job->end[e].staging[job->asked % P2P_WINDOW],
-                    piece.count * job->end[e].nodes, job->asked);
-        job->asked++;
+static void ask_parts(const struct comm_request *request, struct p2p_task *task) {
+    while (task->asked < task->pieces && task->asked < task->ready + P2P_WINDOW) {
+        struct piece piece = get_piece(request, task, task->asked);
+        for (int e = 0; e < task->end_count; e++)
+            receive(request, &task->end[e], P2P_GIVE,
+                    task->end[e].staging[task->asked % P2P_WINDOW],
+                    piece.count * task->end[e].nodes, task->asked);
+        task->asked++;
     }
 }
 
-static void tell_results(const struct comm_request *request, struct p2p_job *job) {
-    while (job->told < job->ready && all_out(job, job->told)) {
-        struct piece piece = get_piece(request, job, job->told);
-        for (int e = 0; e < job->end_count; e++)
-            send(request, &job->end[e], P2P_RESULT, (float *)request->data + piece.at, piece.count,
-                 job->told);
-        job->told++;
+static void tell_results(const struct comm_request *request, struct p2p_task *task) {
+    while (task->told < task->ready && all_out(task, task->told)) {
+        struct piece piece = get_piece(request, task, task->told);
+        for (int e = 0; e < task->end_count; e++)
+            send(request, &task->end[e], P2P_RESULT, (float *)request->data + piece.at, piece.count,
+                 task->told);
+        task->told++;
     }
 }
 
 /* Results leave as soon as they are there; the next part is asked for as soon as it has room. */
-static bool work_owner(const struct comm_request *request, struct p2p_job *job) {
-    if (reduces(request)) ask_parts(request, job);
-    if (gathers(request)) tell_results(request, job);
-    while (job->ready < job->asked && all_in(job, job->ready)) {
-        sum_piece(request, job, job->ready++);
-        ask_parts(request, job);
-        if (gathers(request)) tell_results(request, job);
+static bool work_owner(const struct comm_request *request, struct p2p_task *task) {
+    if (reduces(request)) ask_parts(request, task);
+    if (gathers(request)) tell_results(request, task);
+    while (task->ready < task->asked && all_in(task, task->ready)) {
+        sum_piece(request, task, task->ready++);
+        ask_parts(request, task);
+        if (gathers(request)) tell_results(request, task);
     }
-    return job->ready == job->pieces && (!gathers(request) || job->told == job->pieces) &&
-           all_sent(job);
+    return task->ready == task->pieces && (!gathers(request) || task->told == task->pieces) &&
+           all_sent(task);
 }
 
-static void give_parts(const struct comm_request *request, struct p2p_job *job) {
-    while (job->gone < job->given && all_out(job, job->gone)) job->gone++;
-    while (job->given < job->pieces && job->given < job->gone + P2P_WINDOW) {
-        struct piece piece = get_piece(request, job, job->given);
-        send(request, job->end, P2P_GIVE, make_parts(request, job, piece, job->given),
-             piece.count * job->end->nodes, job->given);
-        job->given++;
-        while (job->gone < job->given && all_out(job, job->gone)) job->gone++;
+static void give_parts(const struct comm_request *request, struct p2p_task *task) {
+    while (task->gone < task->given && all_out(task, task->gone)) task->gone++;
+    while (task->given < task->pieces && task->given < task->gone + P2P_WINDOW) {
+        struct piece piece = get_piece(request, task, task->given);
+        send(request, task->end, P2P_GIVE, make_parts(request, task, piece, task->given),
+             piece.count * task->end->nodes, task->given);
+        task->given++;
+        while (task->gone < task->given && all_out(task, task->gone)) task->gone++;
     }
 }
 
-static bool work_handler(const struct comm_request *request, struct p2p_job *job) {
-    if (reduces(request)) give_parts(request, job);
-    if (!gathers(request)) return job->gone == job->pieces;
-    int64_t limit = reduces(request) ? job->gone : job->pieces;
+static bool work_handler(const struct comm_request *request, struct p2p_task *task) {
+    if (reduces(request)) give_parts(request, task);
+    if (!gathers(request)) return task->gone == task->pieces;
+    int64_t limit = reduces(request) ? task->gone : task->pieces;
     do {
-        while (job->ready < job->asked && all_in(job, job->ready))
-            spread(request, get_piece(request, job, job->ready++));
-        if (job->asked == limit || job->asked == job->ready + P2P_WINDOW) break;
-        struct piece piece = get_piece(request, job, job->asked);
-        receive(request, job->end, P2P_RESULT, (float *)request->data + piece.at, piece.count,
-                job->asked++);
+        while (task->ready < task->asked && all_in(task, task->ready))
+            spread(request, get_piece(request, task, task->ready++));
+        if (task->asked == limit || task->asked == task->ready + P2P_WINDOW) break;
+        struct piece piece = get_piece(request, task, task->asked);
+        receive(request, task->end, P2P_RESULT, (float *)request->data + piece.at, piece.count,
+                task->asked++);
     } while (true);
-    return job->ready == job->pieces;
+    return task->ready == task->pieces;
 }
 
 /* end[0] is where it comes from, end[1] where it goes; a rank of -1: nowhere. */
-static bool work_chain(const struct comm_request *request, struct p2p_job *job) {
-    struct p2p_end *from = &job->end[0], *to = &job->end[1];
-    while (job->ready < job->pieces) {
-        while (job->asked < job->pieces && job->asked < job->ready + P2P_WINDOW) {
-            struct piece piece = get_piece(request, job, job->asked);
+static bool work_chain(const struct comm_request *request, struct p2p_task *task) {
+    struct p2p_end *from = &task->end[0], *to = &task->end[1];
+    while (task->ready < task->pieces) {
+        while (task->asked < task->pieces && task->asked < task->ready + P2P_WINDOW) {
+            struct piece piece = get_piece(request, task, task->asked);
             if (from->rank >= 0)
-                receive(request, from, P2P_GIVE, request->data + piece.at, piece.count, job->asked);
-            job->asked++;
+                receive(request, from, P2P_GIVE, request->data + piece.at, piece.count,
+                        task->asked);
+            task->asked++;
         }
-        if (!from->in[job->ready % P2P_WINDOW].done) break;
-        spread(request, get_piece(request, job, job->ready++));
+        if (!from->in[task->ready % P2P_WINDOW].done) break;
+        spread(request, get_piece(request, task, task->ready++));
     }
-    while (to->rank >= 0 && job->told < job->ready && to->out[job->told % P2P_WINDOW].done) {
-        struct piece piece = get_piece(request, job, job->told);
-        send(request, to, P2P_GIVE, request->data + piece.at, piece.count, job->told++);
+    while (to->rank >= 0 && task->told < task->ready && to->out[task->told % P2P_WINDOW].done) {
+        struct piece piece = get_piece(request, task, task->told);
+        send(request, to, P2P_GIVE, request->data + piece.at, piece.count, task->told++);
     }
-    return job->ready == job->pieces && (to->rank < 0 || job->told == job->pieces) && all_sent(job);
+    return task->ready == task->pieces && (to->rank < 0 || task->told == task->pieces) &&
+           all_sent(task);
 }
 
 /* --- broadcast: the order of hosts ----------------------------------------------------------- */
@@ -264,13 +267,13 @@ static int chain_rank(const struct comm_request *request, int stop) {
 }
 
 /* Members that are no stop have nothing to move. */
-static void begin_chain(const struct comm_request *request, struct p2p_job *job) {
+static void begin_chain(const struct comm_request *request, struct p2p_task *task) {
     int stop = 0, rank = request->group->comm->rank, at;
     while ((at = chain_rank(request, stop)) >= 0 && at != rank) stop++;
-    job->end_count = 2;
-    job->end[0].rank = at == rank && stop > 0 ? chain_rank(request, stop - 1) : -1;
-    job->end[1].rank = at == rank ? chain_rank(request, stop + 1) : -1;
-    set_range(request, job, 0, at == rank ? request->count : 0);
+    task->end_count = 2;
+    task->end[0].rank = at == rank && stop > 0 ? chain_rank(request, stop - 1) : -1;
+    task->end[1].rank = at == rank ? chain_rank(request, stop + 1) : -1;
+    set_range(request, task, 0, at == rank ? request->count : 0);
 }
 
 /* --- all together ---------------------------------------------------------------------------- */
@@ -357,11 +360,11 @@ bool p2p_move_work(struct comm_request *request) {
     return all && finish(request);
 }
 
-static int job_awaits(const struct p2p_job *job) {
-    for (int e = 0; e < job->end_count; e++)
+static int task_awaits(const struct p2p_task *task) {
+    for (int e = 0; e < task->end_count; e++)
         for (int w = 0; w < P2P_WINDOW; w++)
-            if (job->end[e].rank >= 0 && (!job->end[e].in[w].done || !job->end[e].out[w].done))
-                return job->end[e].rank;
+            if (task->end[e].rank >= 0 && (!task->end[e].in[w].done || !task->end[e].out[w].done))
+                return task->end[e].rank;
     return -1;
 }
 
@@ -369,9 +372,9 @@ int p2p_move_awaits(const struct comm_request *request) {
     const struct comm_group *group = request->group;
     const struct p2p_group *state = p2p_group_of(group);
     if (is_of_transport(request)) return -1;
-    int rank = job_awaits(request->kind == COMM_BROADCAST ? &state->chain : &state->owner);
+    int rank = task_awaits(request->kind == COMM_BROADCAST ? &state->chain : &state->owner);
     for (int i = 0; i < state->handler_count && rank < 0 && request->kind != COMM_BROADCAST; i++)
-        rank = job_awaits(&state->handler[i]);
+        rank = task_awaits(&state->handler[i]);
     for (int i = 0; i < state->local_count && rank < 0 && state->finish_told; i++)
         if (state->local[i] != group->member && !state->finish_received[state->local[i]].done)
             rank = group->rank[state->local[i]];

@@ -82,13 +82,13 @@ static void add_staging(struct comm_group *group, struct p2p_end *end) {
 
 static void plan_owner(struct comm_group *group) {
     struct p2p_group *state = p2p_group_of(group);
-    struct p2p_job *job = &state->owner;
-    job->slice = group->member;
-    job->end = arena_new(&group->comm->arena, (size_t)group->count * sizeof *job->end);
+    struct p2p_task *task = &state->owner;
+    task->slice = group->member;
+    task->end = arena_new(&group->comm->arena, (size_t)group->count * sizeof *task->end);
     for (int m = 0; m < group->count; m++) {
         int host = state->host[m];
         if (!is_first(state, m) || host == state->host[group->member]) continue;
-        struct p2p_end *end = &job->end[job->end_count++];
+        struct p2p_end *end = &task->end[task->end_count++];
         *end = (struct p2p_end){.rank = handler_rank(group, group->member, host),
                                 .host = host,
                                 .nodes = number_on_host(state, host)};
@@ -103,13 +103,13 @@ static void plan_handlers(struct comm_group *group) {
     state->handler = arena_new(&group->comm->arena, (size_t)group->count * sizeof *state->handler);
     for (int m = 0; m < group->count; m++) {
         if (state->host[m] == own || handler_rank(group, m, own) != group->comm->rank) continue;
-        struct p2p_job *job = &state->handler[state->handler_count++];
-        job->slice = m;
-        job->end = arena_new(&group->comm->arena, sizeof *job->end);
-        job->end_count = 1;
-        *job->end = (struct p2p_end){
+        struct p2p_task *task = &state->handler[state->handler_count++];
+        task->slice = m;
+        task->end = arena_new(&group->comm->arena, sizeof *task->end);
+        task->end_count = 1;
+        *task->end = (struct p2p_end){
             .rank = group->rank[m], .host = state->host[m], .nodes = state->own_nodes};
-        if (state->local_count > 1) add_staging(group, job->end);
+        if (state->local_count > 1) add_staging(group, task->end);
     }
 }
 

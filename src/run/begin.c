@@ -41,12 +41,12 @@ static enum status run_here(const struct options *options, const struct start *s
  * wrong with it is said once. Notes are left to the ranks, which plan as well. */
 static enum status check_plan(const struct options *options, const struct start *start,
                               char **folder, struct lock **lock) {
-    SCOPED(job_close) struct job job = {0};
+    SCOPED(planned_close) struct planned_run planned = {0};
     log_quiet(true);
-    enum status status = job_open(options, &start->info, &job);
+    enum status status = planned_open(options, &start->info, &planned);
     log_quiet(options->quiet);
     if (status != STATUS_OK) return status;
-    return start_open(start, &job, folder, lock);
+    return start_open(start, &planned, folder, lock);
 }
 
 /* An exit code back to a status: those above 128 name a signal. */

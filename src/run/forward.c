@@ -37,7 +37,7 @@ static enum status take(void *context, const struct engine_output *output) {
 }
 
 static void tell(struct running *running, int64_t samples) {
-    const struct run_config *config = &running->session->job.plan->config;
+    const struct run_config *config = &running->session->planned.plan->config;
     int64_t now = clock_ns();
     if (!forward_is_first(running->session) || now - running->told_ns < told_every_ns) return;
     running->told_ns = now;

@@ -6,16 +6,16 @@
 #include "base/machine.h"
 #include "plan/resolve.h"
 
-struct judge_row judge_row_of(struct job *job, const char *machine, bool answered) {
-    size_t code = job->code_bytes;
+struct judge_row judge_row_of(struct planned_run *planned, const char *machine, bool answered) {
+    size_t code = planned->code_bytes;
     struct judge_row row = {.memory = machine_memory("").limit_id,
                             .once = (int64_t)code,
-                            .taken = (int64_t)job_taken_bytes(job),
+                            .taken = (int64_t)planned_taken_bytes(planned),
                             .answered = answered};
     snprintf(row.machine, sizeof row.machine, "%s", machine);
     for (int spread = 0; spread < 2; spread++) {
-        plan_use_comm(job->plan, resolve_comm(&job->options, spread));
-        row.each[spread] = (int64_t)(plan_bytes(job->plan) - code);
+        plan_use_comm(planned->plan, resolve_comm(&planned->options, spread));
+        row.each[spread] = (int64_t)(plan_bytes(planned->plan) - code);
     }
     return row;
 }
@@ -38,8 +38,8 @@ bool judge_asked(const struct judge_row *all, int world, int rank) {
     return asked;
 }
 
-struct job_met judge_sum(const struct judge_row *all, int world, int judge, int64_t *taken) {
-    struct job_met met = {.least_bytes = SIZE_MAX};
+struct planned_met judge_sum(const struct judge_row *all, int world, int judge, int64_t *taken) {
+    struct planned_met met = {.least_bytes = SIZE_MAX};
     int64_t once = 0;
     bool spread = false;
     *taken = 0;
@@ -58,15 +58,16 @@ struct job_met judge_sum(const struct judge_row *all, int world, int judge, int6
     return met;
 }
 
-struct judge_verdict judge_all(const struct job *job, const struct judge_row *all, int world,
-                               int64_t left) {
+struct judge_verdict judge_all(const struct planned_run *planned, const struct judge_row *all,
+                               int world, int64_t left) {
     int64_t taken;
-    struct job together = *job; /* the forecast counts on the ranks of the whole machine */
-    together.met = judge_sum(all, world, job->plan->config.rank, &taken);
+    struct planned_run together =
+        *planned; /* the forecast counts on the ranks of the whole machine */
+    together.met = judge_sum(all, world, planned->plan->config.rank, &taken);
     together.local_ranks = together.met.ranks;
     together.available_bytes = left > 0 ? left + taken : 0;
     return (struct judge_verdict){.need = (int64_t)together.met.need_bytes,
                                   .available = together.available_bytes,
-                                  .refused = job_check_memory(&together) != STATUS_OK,
+                                  .refused = planned_check_memory(&together) != STATUS_OK,
                                   .ranks = together.met.ranks};
 }

@@ -11,8 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "job/job.h"
 #include "launch/identity.h"
+#include "planned/planned.h"
 
 /* What every rank tells all of itself. */
 struct judge_row {
@@ -31,16 +31,16 @@ struct judge_verdict {
 };
 
 /* Local. The row of this rank, once it has planned. Which communicator it plans with changes. */
-struct judge_row judge_row_of(struct job *job, const char *machine, bool answered);
+struct judge_row judge_row_of(struct planned_run *planned, const char *machine, bool answered);
 /* Local. Who judges for `rank`: the first that shares its memory. */
 int judge_of(const struct judge_row *all, int world, int rank);
 /* Local. Whether `rank` is to judge. */
 bool judge_asked(const struct judge_row *all, int world, int rank);
 /* Local. What those that `judge` judges for need, and how much they have taken of it. */
-struct job_met judge_sum(const struct judge_row *all, int world, int judge, int64_t *taken);
+struct planned_met judge_sum(const struct judge_row *all, int world, int judge, int64_t *taken);
 /* Local. Judges with so much left, and says so where it is too little: for the judge, while the
  * others wait. */
-struct judge_verdict judge_all(const struct job *job, const struct judge_row *all, int world,
-                               int64_t left);
+struct judge_verdict judge_all(const struct planned_run *planned, const struct judge_row *all,
+                               int world, int64_t left);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
-#include "job/paths.h"
+#include "planned/paths.h"
 
 enum { LIMIT = 1 << 30 };
 

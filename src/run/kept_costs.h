@@ -2,7 +2,7 @@
 #ifndef RUN_KEPT_COSTS_H
 #define RUN_KEPT_COSTS_H
 
-#include "job/job.h"
+#include "planned/planned.h"
 
 /* Local, blocking. A name of all that the times follow from: the content of these files and the
  * laws, whatever the files are called. The caller frees it. */

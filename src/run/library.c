@@ -210,8 +210,8 @@ void stretto_close(struct stretto_run **pointer) {
 
 /* --- plan, steps, evaluation --- */
 
-const struct job *library_job(const struct stretto_run *run) {
-    return &run->ranks->rank[0].session->job;
+const struct planned_run *library_job(const struct stretto_run *run) {
+    return &run->ranks->rank[0].session->planned;
 }
 
 int stretto_plan(struct stretto_run *run, struct stretto_plan *out) {
@@ -223,7 +223,8 @@ int stretto_plan(struct stretto_run *run, struct stretto_plan *out) {
                                 .steps = plan->config.steps,
                                 .steps_per_epoch = plan->config.steps_per_epoch,
                                 .batch = plan->config.batch,
-                                .predicted_peak_bytes = (int64_t)job_most_bytes(library_job(run)),
+                                .predicted_peak_bytes =
+                                    (int64_t)planned_most_bytes(library_job(run)),
                                 .ranks = run->ranks->world,
                                 .rank = run->start.info.rank};
     return library_leave(&entry, api_give(&full, sizeof full, out, "stretto_plan"));
@@ -239,7 +240,7 @@ static enum status step_task(struct local_rank *rank, void *context) {
     struct step_result result, *out = context;
     struct engine *engine = rank->session->engine;
     TRY(engine_step(engine, &result));
-    if (engine_next_step(engine) == rank->session->job.plan->config.steps) {
+    if (engine_next_step(engine) == rank->session->planned.plan->config.steps) {
         TRY(engine_settle(engine));
         TRY(engine_drain(engine));
     }
@@ -348,7 +349,7 @@ int64_t stretto_field_elements(struct stretto_run *run, const char *name) {
 static enum status forward_task(struct local_rank *rank, void *context) {
     struct forward *forward = context;
     struct engine *engine = rank->session->engine;
-    const struct graph *graph = rank->session->job.plan->micro[0].graph;
+    const struct graph *graph = rank->session->planned.plan->micro[0].graph;
     const struct shape *shape = &graph->values[graph->output].type.shape;
     size_t bytes = (size_t)(forward->samples * shape_span(shape, 1, shape->rank)) * sizeof(float);
     bool here;

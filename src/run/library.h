@@ -43,7 +43,7 @@ int library_leave(struct entry *entry, enum status status);
 /* Local. STATUS_USAGE, logged, for a run that was opened for forward alone. */
 enum status library_trains(const struct stretto_run *run, const char *call);
 
-/* Local. The job of the first rank here. */
-const struct job *library_job(const struct stretto_run *run);
+/* Local. The planned run of the first rank here. */
+const struct planned_run *library_job(const struct stretto_run *run);
 
 #endif

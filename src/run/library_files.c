@@ -77,7 +77,7 @@ int stretto_tensor_find(struct stretto_run *run, const char *name, struct strett
 }
 
 static bool is_first_replica(const struct local_rank *rank) {
-    const struct grid_cell *cell = &rank->session->job.plan->config.cell;
+    const struct grid_cell *cell = &rank->session->planned.plan->config.cell;
     return cell->role == GRID_STAGE && cell->first_replica == 0;
 }
 
@@ -96,7 +96,7 @@ static enum status get_task(struct local_rank *rank, void *context) {
     const struct state_item *item =
         wanted->param ? &layout->params[wanted->item] : &layout->buffers[wanted->item];
     bool answers = is_first_replica(rank) && state_answers(item),
-         sliced = wanted->param && rank->session->job.plan->config.sliced & SLICED_PARAMS;
+         sliced = wanted->param && rank->session->planned.plan->config.sliced & SLICED_PARAMS;
     struct tensor_ref own = *wanted;
     TRY(engine_settle(rank->session->engine));
     if (sliced) {

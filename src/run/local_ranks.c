@@ -60,10 +60,10 @@ static enum status open_first(struct local_rank *rank, void *context) {
     struct local_ranks *ranks = context;
     struct session *session = rank->session;
     if (rank->index > 0) return STATUS_OK;
-    TRY(job_open(ranks->options, &ranks->start->info, &session->job));
-    const struct plan *plan = session->job.plan;
+    TRY(planned_open(ranks->options, &ranks->start->info, &session->planned));
+    const struct plan *plan = session->planned.plan;
     if (ranks->count > 1 && plan_is_auto(&plan->config)) ranks->program = plan_text(plan);
-    return start_open(ranks->start, &session->job, &session->folder, &session->lock);
+    return start_open(ranks->start, &session->planned, &session->folder, &session->lock);
 }
 
 static enum status open_other(struct local_rank *rank, void *context) {
@@ -71,9 +71,9 @@ static enum status open_other(struct local_rank *rank, void *context) {
     const struct session *first = ranks->rank[0].session;
     if (rank->index == 0) return STATUS_OK;
     struct rank_info info =
-        job_info_beside(&first->job, rank->index, ranks->world, &ranks->program);
+        planned_info_beside(&first->planned, rank->index, ranks->world, &ranks->program);
     rank->session->folder = first->folder;
-    return job_open(ranks->options, &info, &rank->session->job);
+    return planned_open(ranks->options, &info, &rank->session->planned);
 }
 
 static enum status open_jobs(struct local_ranks *ranks) {
@@ -100,7 +100,7 @@ static void set_up(struct local_ranks *ranks) {
 
 /* Of ranks that are planned and have no engine yet. */
 static enum status open_clock(struct local_ranks *ranks) {
-    const struct job *first = &ranks->rank[0].session->job;
+    const struct planned_run *first = &ranks->rank[0].session->planned;
     if (!first->costs || !first->costs->simulated || ranks->start->use) return STATUS_OK;
     enum status status = virtual_new(first->plan, first->costs, &ranks->world_clock);
     for (int r = 0; r < ranks->count && status == STATUS_OK; r++)
@@ -139,15 +139,15 @@ static enum status end_process(struct local_rank *rank, void *context) {
 static enum status end_session(struct local_rank *rank, void *context) {
     (void)context;
     session_free(rank->session);
-    if (rank->index > 0) job_close(&rank->session->job);
+    if (rank->index > 0) planned_close(&rank->session->planned);
     return STATUS_OK;
 }
 
-/* The first rank's job has the data set that all of them read; the folder is its own. */
+/* The first rank's planned run has the data set that all of them read; the folder is its own. */
 static enum status end_first(struct local_rank *rank, void *context) {
     (void)context;
     if (rank->index > 0) return STATUS_OK;
-    job_close(&rank->session->job);
+    planned_close(&rank->session->planned);
     lock_give_back(&rank->session->lock);
     free(rank->session->folder);
     return STATUS_OK;

@@ -13,7 +13,7 @@ struct local_ranks;
 struct local_rank {
     struct local_ranks *ranks;
     int index;               /* among those of this process */
-    struct session *session; /* its job and its engine */
+    struct session *session; /* its planned run and its engine */
     struct session own;      /* that of a thread */
     struct rank process;
 };

@@ -139,12 +139,12 @@ static bool measure_apart(const char *name, struct narrow_gain *out) {
     return got;
 }
 
-void narrow_gain_say(const struct job *job) {
-    const struct run_config *config = &job->plan->config;
+void narrow_gain_say(const struct planned_run *planned) {
+    const struct run_config *config = &planned->plan->config;
     struct narrow_gain gain;
     if (config->dtype != DTYPE_BF16 || strcmp(config->device, "cpu") != 0) return;
     if (!measure_apart(config->device, &gain)) return;
-    double all = narrow_gain_of(job->plan->micro[0].graph, &gain);
+    double all = narrow_gain_of(planned->plan->micro[0].graph, &gain);
     if (all >= 1) return;
     log_note("--dtype bf16 is slower than f32 here: products and convolutions of %s at %.2f of its "
              "speed (see stretto doctor)",

@@ -5,7 +5,7 @@
 #ifndef RUN_NARROW_GAIN_H
 #define RUN_NARROW_GAIN_H
 
-#include "job/job.h"
+#include "planned/planned.h"
 
 /* Speed in bf16 over that in f32. */
 struct narrow_gain {
@@ -19,6 +19,6 @@ double narrow_gain_of(const struct graph *graph, const struct narrow_gain *gain)
 
 /* Local, blocking. Says so where a run with --dtype bf16 would be slower than with f32. Measured on
  * one thread of a forked process, since kernels would count as memory of the run. */
-void narrow_gain_say(const struct job *job);
+void narrow_gain_say(const struct planned_run *planned);
 
 #endif

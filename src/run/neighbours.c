@@ -18,7 +18,7 @@ static bool has_own_limit(const struct rank *rank) {
 }
 
 static enum status share_neighbours(struct rank *rank, struct judge_row *all) {
-    struct judge_row own = judge_row_of(&rank->session.job, rank->identity->machine,
+    struct judge_row own = judge_row_of(&rank->session.planned, rank->identity->machine,
                                         has_own_limit(rank) || run_rank_is_judged(rank));
     int world = rank->identity->world;
     struct bytes *values = MEM_ARRAY(struct bytes, world), mine = {(void *)&own, sizeof own};
@@ -37,9 +37,9 @@ static enum status share_neighbours(struct rank *rank, struct judge_row *all) {
 /* Ranks started by hand learn only now how many share their host, after the plan was made for a
  * number of threads. One of a host speaks for all; our launcher has spoken already. */
 static void warn_crowded(const struct rank *rank) {
-    const struct job *job = &rank->session.job;
-    struct cores_share share = job->cores;
-    int threads = job->plan->config.threads;
+    const struct planned_run *planned = &rank->session.planned;
+    struct cores_share share = planned->cores;
+    int threads = planned->plan->config.threads;
     char text[CORES_CROWDED_BYTES], each[TEXT_BYTES], cores[TEXT_BYTES];
     bool unseen = rank->here > share.ranks && !option_is_set(rank->options, OPTION_threads);
     share.ranks = rank->here;
@@ -102,7 +102,7 @@ static enum status hear_verdicts(struct rank *rank, const struct judge_row *all)
     struct judge_verdict verdict, first = {0};
     char key[32];
     if (judge_asked(all, world, own)) {
-        verdict = judge_all(&rank->session.job, all, world, machine_memory("").usable_bytes);
+        verdict = judge_all(&rank->session.planned, all, world, machine_memory("").usable_bytes);
         snprintf(key, sizeof key, "memory/%d", own);
         TRY(control_put(rank->control, key, &verdict, sizeof verdict));
     }
@@ -120,11 +120,11 @@ static enum status hear_verdicts(struct rank *rank, const struct judge_row *all)
 static void take_neighbours(struct rank *rank, const struct judge_row *all) {
     rank->here = count_machine(rank, all, rank->identity->machine);
     rank->first_here = is_first_here(rank, all);
-    rank->session.job.local_ranks = rank->here; /* the forecast counts with them */
+    rank->session.planned.local_ranks = rank->here; /* the forecast counts with them */
     struct machine_process launcher;
     if (rank->identity->source == LAUNCH_LAUNCHER && machine_process("", getppid(), &launcher))
         rank->session.host_cores = launcher.affinity; /* this rank may be bound to its own */
-    plan_use_comm(rank->session.job.plan,
+    plan_use_comm(rank->session.planned.plan,
                   resolve_comm(rank->options, rank->here < rank->identity->world));
 }
 
@@ -133,7 +133,7 @@ enum status run_rank_check_neighbours(struct rank *rank) {
     enum status status = share_neighbours(rank, all);
     if (status == STATUS_OK) take_neighbours(rank, all);
     if (status == STATUS_OK && has_own_limit(rank) && !run_rank_is_judged(rank))
-        status = job_check_memory(&rank->session.job);
+        status = planned_check_memory(&rank->session.planned);
     if (status == STATUS_OK) status = hear_verdicts(rank, all);
     free(all);
     if (status == STATUS_OK) warn_crowded(rank);

@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "exec/checkpoint.h"
-#include "job/paths.h"
+#include "planned/paths.h"
 #include "record/draw.h"
 #include "run/run_folder.h"
 

@@ -150,7 +150,7 @@ static void print_one(struct predictions *of, FILE *out, const float *scores) {
         fprintf(out, ",\"probability\":%.9g}", (double)of->row[of->order[i]]);
     }
     fputc(']', out);
-    bool asked = option_is_given(&of->session->job.options, OPTION_as);
+    bool asked = option_is_given(&of->session->planned.options, OPTION_as);
     if (asked && of->as == AS_LOGITS) print_vector(out, "logits", scores, of->classes);
     if (asked && of->as == AS_PROBABILITIES)
         print_vector(out, "probabilities", of->row, of->classes);
@@ -167,7 +167,7 @@ static void print_rows(const struct predictions *of, FILE *out, const float *sco
 
 /* Which file the input is, where it is one. */
 static void print_file(const struct predictions *of, FILE *out, int64_t index) {
-    const struct run_config *config = &of->session->job.plan->config;
+    const struct run_config *config = &of->session->planned.plan->config;
     SCOPED_FREE char *file = dataset_file(config->dataset, config->eval_split, index);
     if (!file) return;
     fputs(",\"file\":", out);
@@ -207,7 +207,7 @@ static enum status check_finite(const struct predictions *of, int64_t index, con
 /* With --damaged skip: what stands in for a picture is no input that anybody gave. */
 static bool is_damaged(const struct predictions *of, const struct engine_output *output,
                        int64_t i) {
-    return of->session->job.plan->config.dataset->skips_damaged && of->rows == 1 &&
+    return of->session->planned.plan->config.dataset->skips_damaged && of->rows == 1 &&
            output->labels[i] == LABEL_IGNORE;
 }
 
@@ -241,7 +241,7 @@ static char *part_name(const struct predictions *of, int pipeline) {
 
 /* Whether this rank has outputs, and of which pipeline. */
 static bool own_pipeline(const struct predictions *of, int *out) {
-    const struct plan *plan = of->session->job.plan;
+    const struct plan *plan = of->session->planned.plan;
     const struct run_config *config = &plan->config;
     const struct grid *grid = &config->grid;
     *out = group_of(grid, GROUP_PIPELINE, config->rank);
@@ -285,8 +285,8 @@ static enum as as_of(const struct options *options) {
 }
 
 enum status predictions_open(struct session *session, struct predictions **out) {
-    const struct options *options = &session->job.options;
-    const struct plan *plan = session->job.plan;
+    const struct options *options = &session->planned.options;
+    const struct plan *plan = session->planned.plan;
     const struct run_config *config = &plan->config;
     struct predictions *of = MEM_NEW(struct predictions);
     *of = (struct predictions){.session = session,
@@ -343,7 +343,7 @@ static enum status join_lines(struct predictions *of, FILE *part, int64_t sample
 
 /* Batches were dealt to the pipelines in turn. */
 static enum status join_parts(struct predictions *of, FILE **parts, int pipelines) {
-    int64_t batch = of->session->job.plan->eval_batch;
+    int64_t batch = of->session->planned.plan->eval_batch;
     for (int64_t first = 0, b = 0; first < of->samples; first += batch, b++) {
         int pipeline = (int)(b % pipelines);
         int64_t left = of->samples - first, samples = left < batch ? left : batch;
@@ -354,7 +354,7 @@ static enum status join_parts(struct predictions *of, FILE **parts, int pipeline
 }
 
 static enum status join(struct predictions *of) {
-    int pipelines = group_count(&of->session->job.plan->config.grid, GROUP_PIPELINE);
+    int pipelines = group_count(&of->session->planned.plan->config.grid, GROUP_PIPELINE);
     SCOPED_FREE FILE **parts = MEM_ARRAY(FILE *, pipelines);
     enum status status = STATUS_OK;
     for (int p = 0; p < pipelines && status == STATUS_OK; p++) {

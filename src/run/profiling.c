@@ -28,7 +28,7 @@ struct samples {
 };
 
 struct profiling {
-    const struct job *job;
+    const struct planned_run *planned;
     struct samples *node;                 /* per node of the plan's main graph */
     struct samples gap, beside, step;     /* beside: per operation of a forward pass */
     int64_t pass_ns, pass_count, step_ns; /* operations of those under way */
@@ -49,16 +49,16 @@ static struct measure measured(struct samples *samples) {
     return count ? measure_of(samples->value, count) : (struct measure){0};
 }
 
-static const struct graph *graph_of(const struct job *job) {
-    return job->plan->micro[0].graph;
+static const struct graph *graph_of(const struct planned_run *planned) {
+    return planned->plan->micro[0].graph;
 }
 
-struct profiling *profiling_new(const struct job *job) {
-    if (!option_is_given(&job->options, OPTION_save_profile)) return NULL;
+struct profiling *profiling_new(const struct planned_run *planned) {
+    if (!option_is_given(&planned->options, OPTION_save_profile)) return NULL;
     struct profiling *profiling = MEM_NEW(struct profiling);
-    profiling->job = job;
-    profiling->node = MEM_ARRAY(struct samples, graph_of(job)->node_count);
-    for (int i = 0; i < graph_of(job)->node_count; i++)
+    profiling->planned = planned;
+    profiling->node = MEM_ARRAY(struct samples, graph_of(planned)->node_count);
+    for (int i = 0; i < graph_of(planned)->node_count; i++)
         profiling->node[i] = samples_new(NODE_SAMPLES);
     profiling->gap = samples_new(GAP_SAMPLES);
     profiling->beside = samples_new(GAP_SAMPLES);
@@ -69,7 +69,8 @@ struct profiling *profiling_new(const struct job *job) {
 void profiling_free(struct profiling **pointer) {
     struct profiling *profiling = *pointer;
     if (!profiling) return;
-    for (int i = 0; i < graph_of(profiling->job)->node_count; i++) free(profiling->node[i].value);
+    for (int i = 0; i < graph_of(profiling->planned)->node_count; i++)
+        free(profiling->node[i].value);
     free(profiling->node);
     free(profiling->gap.value);
     free(profiling->beside.value);
@@ -84,7 +85,7 @@ void profiling_begin(struct profiling *profiling) {
 
 void profiling_node(struct profiling *profiling, const struct graph *graph, const struct node *node,
                     int64_t ns) {
-    if (!profiling->counts || graph != graph_of(profiling->job)) return;
+    if (!profiling->counts || graph != graph_of(profiling->planned)) return;
     keep(&profiling->node[node - graph->nodes], (double)ns);
     profiling->pass_ns += ns;
     profiling->pass_count++;
@@ -232,7 +233,7 @@ static enum status measure_links(struct engine *engine, struct profile_section *
 /* Every rank has the whole graph, and has run the nodes of its own stages. */
 static enum status gather(struct profiling *profiling, struct comm *comm, struct measure *out) {
     enum { EACH = COMM_EXCHANGE_BYTES / sizeof(struct measure) };
-    int count = graph_of(profiling->job)->node_count, ranks = comm_size(comm);
+    int count = graph_of(profiling->planned)->node_count, ranks = comm_size(comm);
     SCOPED_FREE struct measure *all = MEM_ARRAY(struct measure, ranks * EACH);
     struct measure piece[EACH];
     for (int at = 0; at < count; at += EACH) {
@@ -250,7 +251,7 @@ static enum status gather(struct profiling *profiling, struct comm *comm, struct
 /* What an ordinary step would take, were every operation of it an ordinary one. */
 static double ordinary_step_ns(struct profiling *profiling) {
     double sum = 0;
-    for (int i = 0; i < graph_of(profiling->job)->node_count; i++)
+    for (int i = 0; i < graph_of(profiling->planned)->node_count; i++)
         sum += measured(&profiling->node[i]).median * (double)profiling->node[i].count;
     return sum / (double)profiling->step.count;
 }
@@ -269,7 +270,7 @@ static void record_executor(struct profiling *profiling, struct profile_section 
 static void record_loading(const struct profiling *profiling, struct engine *engine,
                            struct profile_section *section) {
     const struct run_config *config = &engine_plan(engine)->config;
-    int taken = profiling->job->local_ranks * config->threads;
+    int taken = profiling->planned->local_ranks * config->threads;
     struct loader_spent spent = engine_loading(engine);
     if (spent.samples > 0 && taken >= machine_cores("").online)
         section->rate[PROFILE_SAMPLE] =
@@ -279,7 +280,7 @@ static void record_loading(const struct profiling *profiling, struct engine *eng
 /* Rows, and the most arithmetic that any of them did in its time. */
 static void record(const struct profiling *profiling, const struct measure *nodes,
                    struct profile *profile, struct profile_section *section) {
-    const struct graph *graph = graph_of(profiling->job);
+    const struct graph *graph = graph_of(profiling->planned);
     struct measure *most = &section->rate[PROFILE_FLOPS];
     for (int i = 0; i < graph->node_count; i++) {
         const struct node *node = &graph->nodes[i];
@@ -299,8 +300,9 @@ static enum status write(struct profiling *profiling, struct engine *engine,
                          const struct measure *nodes, const char *path) {
     const struct run_config *config = &engine_plan(engine)->config;
     char isa[PROFILE_ISA_BYTES];
-    struct profile_place place = profile_place_of(
-        config->device, config->device_index, config->threads, profiling->job->local_ranks, isa);
+    struct profile_place place =
+        profile_place_of(config->device, config->device_index, config->threads,
+                         profiling->planned->local_ranks, isa);
     SCOPED(profile_free) struct profile profile = {0};
     profile_init(path, &profile);
     struct profile_section *section = profile_section_for(&profile, &place);
@@ -319,7 +321,7 @@ static enum status write(struct profiling *profiling, struct engine *engine,
 
 enum status profiling_save(struct profiling *profiling, struct engine *engine, const char *path) {
     SCOPED_FREE struct measure *nodes =
-        MEM_ARRAY(struct measure, graph_of(profiling->job)->node_count);
+        MEM_ARRAY(struct measure, graph_of(profiling->planned)->node_count);
     TRY(gather(profiling, engine_comm(engine), nodes));
     return write(profiling, engine, nodes, path);
 }

@@ -5,13 +5,13 @@
 
 #include "cost/profile.h"
 #include "exec/engine.h"
-#include "job/job.h"
+#include "planned/planned.h"
 
 struct profiling;
 
-/* Local. What a run of this plan measures; NULL unless --save-profile is given. The job must
- * outlive it. profiling_free accepts NULL and clears the pointer. */
-struct profiling *profiling_new(const struct job *job);
+/* Local. What a run of this plan measures; NULL unless --save-profile is given. The planned run
+ * must outlive it. profiling_free accepts NULL and clears the pointer. */
+struct profiling *profiling_new(const struct planned_run *planned);
 void profiling_free(struct profiling **profiling);
 
 /* Local. A node of a training graph took so long; an instruction ran, or (NULL) a step

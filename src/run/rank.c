@@ -97,7 +97,7 @@ static int launcher_of(const struct launch_identity *identity) {
 static enum status join(struct rank *rank) {
     struct control_fact facts[CHECKPOINT_MAX_FACTS + OWN_FACTS];
     struct own_facts own;
-    TRY(hash_plan(rank->session.job.plan, &own));
+    TRY(hash_plan(rank->session.planned.plan, &own));
     struct control_config config = {.address = rank->rendezvous.address,
                                     .secret = rank->rendezvous.secret,
                                     .rank = rank->identity->rank,
@@ -138,7 +138,7 @@ static bool same_text(const struct bytes *a, const struct bytes *b) {
 
 /* Whether the plan may not be the one to run. */
 static bool awaits_programs(const struct rank *rank) {
-    return rank->identity->rank != 0 && plan_is_auto(&rank->session.job.plan->config);
+    return rank->identity->rank != 0 && plan_is_auto(&rank->session.planned.plan->config);
 }
 
 bool run_rank_is_judged(const struct rank *rank) {
@@ -149,22 +149,22 @@ bool run_rank_is_judged(const struct rank *rank) {
 /* As if all ranks were on this machine, where they need least: whether they are they learn as they
  * meet. */
 static enum status check_alone(struct rank *rank) {
-    struct job *job = &rank->session.job;
+    struct planned_run *planned = &rank->session.planned;
     if (run_rank_is_judged(rank)) return STATUS_OK;
-    plan_use_comm(job->plan, resolve_comm(rank->options, false));
-    return job_check_alone(job);
+    plan_use_comm(planned->plan, resolve_comm(rank->options, false));
+    return planned_check_alone(planned);
 }
 
 /* Plans again, with the program of rank 0. */
 static enum status plan_again(struct rank *rank, const struct rank_info *info,
                               const struct bytes *text) {
-    struct job *job = &rank->session.job;
+    struct planned_run *planned = &rank->session.planned;
     struct rank_info again = *info;
     again.agreed = text;
-    again.before = job->before;
+    again.before = planned->before;
     rank->replanned = true;
-    job_close(job);
-    return job_open(rank->options, &again, job);
+    planned_close(planned);
+    return planned_open(rank->options, &again, planned);
 }
 
 static enum status take_program(struct rank *rank, const struct rank_info *info,
@@ -177,8 +177,8 @@ static enum status take_program(struct rank *rank, const struct rank_info *info,
 
 /* Machines may differ in what operations cost: rank 0's choice holds for all. */
 static enum status agree_program(struct rank *rank, const struct rank_info *info) {
-    if (!plan_is_auto(&rank->session.job.plan->config)) return STATUS_OK;
-    SCOPED(bytes_free) struct bytes own = plan_text(rank->session.job.plan);
+    if (!plan_is_auto(&rank->session.planned.plan->config)) return STATUS_OK;
+    SCOPED(bytes_free) struct bytes own = plan_text(rank->session.planned.plan);
     return rank->identity->rank == 0 ? put_text(rank, "program", &own)
                                      : take_program(rank, info, &own);
 }
@@ -215,14 +215,14 @@ static enum status open_comm(void *context, const struct plan *plan, struct comm
  */
 static enum status share_folder(struct rank *rank) {
     struct session *session = &rank->session;
-    const struct options *options = &session->job.options;
+    const struct options *options = &session->planned.options;
     if (session->use) return STATUS_OK; /* it has none */
     if (rank->identity->source == LAUNCH_LAUNCHER) {
         session->folder = mem_text(options->out);
         return STATUS_OK;
     }
     if (start_keeps_run(rank->start)) {
-        TRY(start_check_weights(rank->start, &session->job));
+        TRY(start_check_weights(rank->start, &session->planned));
         TRY(run_folder_open(options, &session->folder, &session->lock));
         return control_put(rank->control, "folder", session->folder, strlen(session->folder));
     }
@@ -290,7 +290,7 @@ static void publish_position(struct rank *rank) {
 static enum status open_rank(struct rank *rank, const struct rank_info *info) {
     TRY(launch_status_table_of_rank(rank->launch, rank->identity, &rank->status_table));
     control_row_set(row_of(rank), -1, "planning");
-    TRY(job_open(rank->options, info, &rank->session.job));
+    TRY(planned_open(rank->options, info, &rank->session.planned));
     if (!awaits_programs(rank)) TRY(check_alone(rank));
     TRY(fault_read(rank->identity->rank, &rank->session.recorder.fault));
     fault_trigger(&rank->session.recorder.fault, "JOIN", 0);
@@ -331,7 +331,7 @@ void run_rank_close(struct rank *rank, enum status status) {
     control_leave(&rank->control);
     launch_rendezvous_close(&rank->rendezvous);
     control_status_table_close(&rank->status_table);
-    job_close(&rank->session.job);
+    planned_close(&rank->session.planned);
     lock_give_back(&rank->session.lock);
     free(rank->session.folder);
 }

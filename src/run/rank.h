@@ -27,7 +27,7 @@ struct rank {
 };
 
 /* Collective over the ranks of the job, blocking. What comes before and behind the session: the
- * rank has joined and its job is open. `start` is of kind START_RANK, `rank` is empty before and
+ * rank has joined and its run is planned. `start` is of kind START_RANK, `rank` is empty before and
  * stays where it is. run_rank_close also after a failure; `status` is what the rank ends with. */
 enum status run_rank_open(const struct options *options, const struct start *start,
                           struct rank *rank);

@@ -15,7 +15,7 @@
 #include "base/mem.h"
 #include "base/shown.h"
 #include "exec/stop.h"
-#include "job/events.h"
+#include "planned/events.h"
 #include "run/traces.h"
 
 enum { RECORDER_MAX_TIMED = 4096 };
@@ -60,7 +60,7 @@ static void trigger_fault(struct recorder *recorder, const struct instr *instr, 
     enum fault_action action = fault_trigger(&recorder->fault, what, step);
     fault_corrupt(engine_store(*recorder->engine), action);
     if (action == FAULT_NAN_GRADIENT && instr && strchr(instr_row(instr)->operands, 'b'))
-        corrupt_gradient(recorder->job->plan, engine_store(*recorder->engine), instr);
+        corrupt_gradient(recorder->planned->plan, engine_store(*recorder->engine), instr);
 }
 
 static void on_starting(void *context, const struct instr *instr, int64_t step, int64_t now_ns) {
@@ -107,7 +107,7 @@ static void on_posted(void *context, const struct instr *instr, int64_t step, in
                       int64_t end_ns) {
     struct recorder *recorder = context;
     struct trace_event event = events_posted(instr, step, begin_ns, end_ns);
-    event.message = events_message(instr, &recorder->job->plan->config.grid, recorder->rank);
+    event.message = events_message(instr, &recorder->planned->plan->config.grid, recorder->rank);
     trace_record(recorder->trace, &event);
 }
 
@@ -135,7 +135,7 @@ static void time_step(struct recorder *recorder, const struct step_result *resul
 }
 
 static bool line_due(const struct recorder *recorder, const struct step_result *result) {
-    const struct plan *plan = recorder->job->plan;
+    const struct plan *plan = recorder->planned->plan;
     int64_t done = result->step + 1;
     return recorder->steps_seen == 1 || done % recorder->log_every == 0 ||
            done % plan->config.steps_per_epoch == 0 || done == plan->config.steps;
@@ -208,7 +208,7 @@ static void on_norm(void *context, int64_t step, double norm) {
 static void on_evaluated(void *context, int64_t steps, const struct eval_result *result) {
     struct recorder *recorder = context;
     if (!recorder->metrics) return;
-    int64_t per_epoch = recorder->job->plan->config.steps_per_epoch;
+    int64_t per_epoch = recorder->planned->plan->config.steps_per_epoch;
     struct metrics_row row =
         metrics_row_new(METRICS_EVAL, steps, (steps + per_epoch - 1) / per_epoch);
     row.loss = result->loss;
@@ -245,20 +245,20 @@ enum status recorder_note_times(struct recorder *recorder) {
 
 static enum status open_trace(struct recorder *recorder) {
     recorder->trace_config =
-        events_trace_config(recorder->job->plan, &recorder->job->options, recorder->rank);
+        events_trace_config(recorder->planned->plan, &recorder->planned->options, recorder->rank);
     return trace_open(&recorder->trace_config, &recorder->trace);
 }
 
 /* Every step of a range test is a point of its curve. */
-static int64_t rows_every(const struct job *job) {
-    bool all = job->plan->config.lr.policy == LR_RANGE &&
-               !option_is_given(&job->options, OPTION_log_every);
-    return all ? 1 : job->options.log_every;
+static int64_t rows_every(const struct planned_run *planned) {
+    bool all = planned->plan->config.lr.policy == LR_RANGE &&
+               !option_is_given(&planned->options, OPTION_log_every);
+    return all ? 1 : planned->options.log_every;
 }
 
-enum status recorder_open(const struct job *job, const char *folder, int64_t first_step,
+enum status recorder_open(const struct planned_run *planned, const char *folder, int64_t first_step,
                           struct recorder *out) {
-    const struct options *options = &job->options;
+    const struct options *options = &planned->options;
     struct recorder recorder = {.rank = out->rank,
                                 .row = out->row,
                                 .print_positions = out->print_positions,
@@ -269,16 +269,16 @@ enum status recorder_open(const struct job *job, const char *folder, int64_t fir
                                 .begin_ns = out->begin_ns,
                                 .fault = out->fault,
                                 .lines = out->lines,
-                                .job = job,
+                                .planned = planned,
                                 .folder = folder,
-                                .log_every = rows_every(job),
+                                .log_every = rows_every(planned),
                                 .loss_first = NAN,
                                 .loss_last = NAN};
     recorder.step_ms = MEM_ARRAY(double, RECORDER_MAX_TIMED);
     recorder.busy_ms = MEM_ARRAY(double, RECORDER_MAX_TIMED);
     recorder.span_ms = MEM_ARRAY(double, RECORDER_MAX_TIMED);
-    recorder.rank_loss = MEM_ARRAY(double, job->plan->config.ranks);
-    recorder.rank_ms = MEM_ARRAY(double, job->plan->config.ranks);
+    recorder.rank_loss = MEM_ARRAY(double, planned->plan->config.ranks);
+    recorder.rank_ms = MEM_ARRAY(double, planned->plan->config.ranks);
     enum status status = open_trace(&recorder);
     if (status == STATUS_OK && folder)
         status =
@@ -289,8 +289,8 @@ enum status recorder_open(const struct job *job, const char *folder, int64_t fir
     recorder.loss_last = metrics_past(recorder.metrics)->loss_last;
     recorder.progress = progress_open(
         &(struct progress_config){.first_step = first_step,
-                                  .total_steps = job->plan->config.steps,
-                                  .steps_per_epoch = job->plan->config.steps_per_epoch,
+                                  .total_steps = planned->plan->config.steps,
+                                  .steps_per_epoch = planned->plan->config.steps_per_epoch,
                                   .log_every = options->log_every,
                                   .json = options->json,
                                   .quiet = options->quiet,
@@ -384,7 +384,7 @@ static void fill_evaluation(const struct metrics_past *past, struct summary *sum
 void recorder_summary(const struct recorder *recorder, struct summary *summary) {
     fill_step_times(recorder, summary);
     summary->steps_not_timed = recorder->steps_seen - recorder->timed_steps;
-    summary->damaged_samples = recorder->job->plan->config.dataset->damaged;
+    summary->damaged_samples = recorder->planned->plan->config.dataset->damaged;
     summary->skipped_samples = recorder->skipped;
     summary->loss_first = recorder->loss_first;
     summary->loss_last = recorder->loss_last;

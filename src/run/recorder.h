@@ -6,7 +6,7 @@
 #include "base/load.h"
 #include "control/status_table.h"
 #include "exec/train.h"
-#include "job/job.h"
+#include "planned/planned.h"
 #include "record/history.h"
 #include "record/metrics.h"
 #include "record/progress.h"
@@ -31,7 +31,7 @@ struct recorder {
     int64_t begin_ns;            /* of this start */
     struct fault fault;          /* of this rank, for tests */
     bool lines;                  /* progress as lines, never a bar: another launcher shows it */
-    const struct job *job;
+    const struct planned_run *planned;
     const char *folder;
     struct metrics *metrics;
     struct trace_config trace_config;
@@ -67,7 +67,7 @@ struct recorder_use {
 /* Local, blocking. Opens what watches (all up to fault is set before) (`folder`
  * NULL: counts and traces only, for ranks that leave the writing to rank 0); steps from
  * `first_step` on. Its memory counts towards the run's. */
-enum status recorder_open(const struct job *job, const char *folder, int64_t first_step,
+enum status recorder_open(const struct planned_run *planned, const char *folder, int64_t first_step,
                           struct recorder *out);
 struct engine_observer recorder_engine_observer(struct recorder *recorder);
 /* Local. One that tells where the rank is and nothing else; of one that is not opened. */

@@ -17,9 +17,9 @@
 #include "stretto.h"
 
 static void describe_run(const struct session *session, struct summary *summary) {
-    const struct run_config *config = &session->job.plan->config;
-    const struct options *options = &session->job.options;
-    struct device *device = session->job.plan->device;
+    const struct run_config *config = &session->planned.plan->config;
+    const struct options *options = &session->planned.options;
+    struct device *device = session->planned.plan->device;
     char isa[96];
     device->backend->isa(device->index, isa, sizeof isa);
     summary->version = stretto_version();
@@ -40,7 +40,7 @@ static void describe_run(const struct session *session, struct summary *summary)
     summary->replicas = config->grid.replicas;
     summary->micro_batches = config->micro_batches;
     summary->batch = config->batch;
-    summary->params = graph_param_elements(session->job.plan->micro[0].graph);
+    summary->params = graph_param_elements(session->planned.plan->micro[0].graph);
 }
 
 /* Groups of ranks that train on samples of their own. */
@@ -50,7 +50,7 @@ static int pipelines_of(const struct plan *plan) {
 
 /* Replicas meet once a step. */
 static double syncs_per_s(const struct recorder *recorder) {
-    bool known = recorder->timed_steps > 0 && pipelines_of(recorder->job->plan) > 1;
+    bool known = recorder->timed_steps > 0 && pipelines_of(recorder->planned->plan) > 1;
     return known ? (double)recorder->timed_steps / ((double)recorder->timed.total_ns * 1e-9) : NAN;
 }
 
@@ -58,7 +58,7 @@ static void measure_run(struct session *session, struct summary *summary) {
     const struct train_result *result = &session->result;
     struct history_times times = history_total(session->history);
     summary->steps = result->steps;
-    summary->epochs = (double)result->steps / (double)session->job.plan->config.steps_per_epoch;
+    summary->epochs = (double)result->steps / (double)session->planned.plan->config.steps_per_epoch;
     if (result->evaluated) {
         summary->eval_loss = result->eval.loss;
         summary->acc1 = result->eval.acc1;
@@ -76,22 +76,22 @@ static void measure_run(struct session *session, struct summary *summary) {
  * less what is not this rank's: ranks of one process share it evenly; ranks as processes that share
  * memory have each other's heaps among their pages, and keep them to the end. */
 int64_t result_peak_bytes(const struct session *session) {
-    const struct mem_parts *before = &session->job.before;
-    struct device *device = session->job.plan->device;
+    const struct mem_parts *before = &session->planned.before;
+    struct device *device = session->planned.plan->device;
     size_t taken, all;
     if (device->backend->apart)
         return device->backend->memory_bytes(device, &taken, &all), (int64_t)taken;
     int64_t peak = (int64_t)(mem_peak_bytes() - before->own_bytes - before->file_bytes);
-    if (session->job.threads) return peak / comm_size(engine_comm(session->engine));
+    if (session->planned.threads) return peak / comm_size(engine_comm(session->engine));
     return peak - (int64_t)comm_foreign_bytes(engine_comm(session->engine));
 }
 
 /* Hashing takes a copy of each tensor, as writing does: before memory is measured. */
 static void hash_tensors(struct session *session, struct rank_figures *out) {
     const struct store *store = engine_store(session->engine);
-    bool first = session->job.plan->config.cell.first_replica == 0;
+    bool first = session->planned.plan->config.cell.first_replica == 0;
     /* All replicas give their slices, where there are any. */
-    bool sliced = session->job.plan->program->sliced & SLICED_PARAMS;
+    bool sliced = session->planned.plan->program->sliced & SLICED_PARAMS;
     if (!first && !sliced) return;
     bool hashed = engine_param_hash(session->engine, &out->param_hash) == STATUS_OK;
     out->hashed = first && hashed && store_buffer_hash(store, &out->buffer_hash) == STATUS_OK;
@@ -100,7 +100,7 @@ static void hash_tensors(struct session *session, struct rank_figures *out) {
 /* Gradients that this rank adds up with the other replicas of its stages. */
 static int64_t reduced_bytes(const struct session *session) {
     int64_t elements = engine_store(session->engine)->layout->param_elements;
-    return pipelines_of(session->job.plan) > 1 ? state_bytes(elements) : 0;
+    return pipelines_of(session->planned.plan) > 1 ? state_bytes(elements) : 0;
 }
 
 void result_measure(struct session *session) {
@@ -109,13 +109,14 @@ void result_measure(struct session *session) {
     recorder_summary(&session->recorder, &timed);
     int64_t steps = session->result.steps - session->result.first_step;
     session->figures = (struct rank_figures){
-        .samples_per_s = timed.samples_per_s / pipelines_of(session->job.plan),
+        .samples_per_s = timed.samples_per_s / pipelines_of(session->planned.plan),
         .reduced_bytes_per_step = reduced_bytes(session),
         .late = engine_late(session->engine),
         .use = recorder_use(&session->recorder),
         .load = recorder_load(&session->recorder),
-        .step_flops = plan_step_flops(session->job.plan) - plan_recompute_flops(session->job.plan),
-        .predicted_bytes = (int64_t)plan_bytes(session->job.plan),
+        .step_flops =
+            plan_step_flops(session->planned.plan) - plan_recompute_flops(session->planned.plan),
+        .predicted_bytes = (int64_t)plan_bytes(session->planned.plan),
         .sent_bytes_per_step = steps > 0 ? (int64_t)(comm_sent_bytes(engine_comm(session->engine)) -
                                                      session->sent_before) /
                                                steps
@@ -135,7 +136,7 @@ static int64_t predicted_bytes(const struct session *session, int rank) {
     int ranks = comm_size(engine_comm(session->engine));
     int64_t sum = 0;
     if (!session->all) return session->figures.predicted_bytes;
-    if (!session->job.threads) return session->all[rank].predicted_bytes;
+    if (!session->planned.threads) return session->all[rank].predicted_bytes;
     for (int r = 0; r < ranks; r++) sum += session->all[r].predicted_bytes;
     return sum / ranks;
 }
@@ -168,7 +169,8 @@ static void fill_bubbles(const struct session *session, struct summary *summary)
 
 /* Rank 0 goes on after all were measured. */
 static void measure_again(struct session *session) {
-    int ranks = session->all && session->job.threads ? comm_size(engine_comm(session->engine)) : 1;
+    int ranks =
+        session->all && session->planned.threads ? comm_size(engine_comm(session->engine)) : 1;
     session->figures.peak_bytes = result_peak_bytes(session);
     for (int r = 0; session->all && r < ranks; r++)
         session->all[r].peak_bytes = session->figures.peak_bytes;
@@ -176,7 +178,7 @@ static void measure_again(struct session *session) {
 
 /* The ranks of replica 0 hold each tensor once. */
 static void sum_replica(const struct session *session, struct summary *summary) {
-    const struct grid *grid = &session->job.plan->config.grid;
+    const struct grid *grid = &session->planned.plan->config.grid;
     int ranks = session->all ? grid->drivers + grid->stages : 1; /* drivers hold nothing */
     bool known = true;
     summary->reduced_bytes_per_step = 0;
@@ -189,7 +191,7 @@ static void sum_replica(const struct session *session, struct summary *summary) 
     }
     summary->param_hash.known = summary->buffer_hash.known = known;
     /* After a failure the figures of the other stages were not gathered. */
-    if (!session->all && session->job.plan->config.grid.stages > 1)
+    if (!session->all && session->planned.plan->config.grid.stages > 1)
         summary->reduced_bytes_per_step = SUMMARY_NO_INT,
         summary->param_hash.known = summary->buffer_hash.known = false;
 }
@@ -197,7 +199,7 @@ static void sum_replica(const struct session *session, struct summary *summary) 
 /* The share of what the ranks could compute together, if each could do as much as rank 0. Passes
  * that only wait compute nothing. */
 static void fill_mfu(const struct session *session, struct summary *summary) {
-    const struct run_config *config = &session->job.plan->config;
+    const struct run_config *config = &session->planned.plan->config;
     int ranks = comm_size(engine_comm(session->engine));
     double flops = 0;
     bool timed = !config->costs->delays && !config->costs->simulated && summary->step_ms.p50 > 0,
@@ -205,7 +207,7 @@ static void fill_mfu(const struct session *session, struct summary *summary) {
     if (!known) return;
     for (int r = 0; r < ranks; r++)
         flops += session->all ? session->all[r].step_flops : session->figures.step_flops;
-    summary->peak_flops = peak_flops(session->job.plan->device, config->dtype);
+    summary->peak_flops = peak_flops(session->planned.plan->device, config->dtype);
     summary->mfu = flops / (summary->step_ms.p50 * 1e-3) /
                    (summary->peak_flops * (ranks - config->grid.drivers));
 }
@@ -226,7 +228,7 @@ static void fill_late(const struct session *session, struct summary *summary) {
     if (sum.late * 100 > sum.passes)
         log_warning("%.1f%% of the passes computed longer than --hetero %s says (%lld of %lld)\n"
                     "  give base more time, or run fewer ranks on this machine",
-                    100 * (double)sum.late / (double)sum.passes, session->job.options.hetero,
+                    100 * (double)sum.late / (double)sum.passes, session->planned.options.hetero,
                     (long long)sum.late, (long long)sum.passes);
 }
 
@@ -259,7 +261,7 @@ static void print_peak(const struct summary *summary, struct text_table *table) 
 }
 
 static bool is_range_test(const struct session *session) {
-    return session->job.plan->config.lr.policy == LR_RANGE;
+    return session->planned.plan->config.lr.policy == LR_RANGE;
 }
 
 static void print_range_test(const struct session *session) {
@@ -275,13 +277,14 @@ static void print_range_test(const struct session *session) {
 /* Cores that others than the ranks kept busy; NaN where ranks are elsewhere, too. */
 static double other_cores(const struct session *session, bool spread) {
     const struct load *machine = &session->figures.load;
-    int ranks = session->all && !session->job.threads ? comm_size(engine_comm(session->engine)) : 1;
+    int ranks =
+        session->all && !session->planned.threads ? comm_size(engine_comm(session->engine)) : 1;
     double own_ns = 0;
     for (int r = 0; r < ranks; r++)
         own_ns += (double)(session->all ? session->all[r].load.own_ns : machine->own_ns);
     bool known =
         machine->busy_ns >= 0 && machine->at_ns > 0 && !spread &&
-        (ranks > 1 || session->job.threads || comm_size(engine_comm(session->engine)) == 1);
+        (ranks > 1 || session->planned.threads || comm_size(engine_comm(session->engine)) == 1);
     return known ? ((double)machine->busy_ns - own_ns) / (double)machine->at_ns : NAN;
 }
 
@@ -293,8 +296,8 @@ static struct missed_facts facts_of(const struct session *session) {
     const struct summary *summary = &session->summary;
     const struct session_forecast *predicted = &session->predicted;
     const struct load *load = &session->figures.load;
-    const struct cores_share *cores = &session->job.cores;
-    bool spread = session->job.local_ranks < comm_size(engine_comm(session->engine));
+    const struct cores_share *cores = &session->planned.cores;
+    bool spread = session->planned.local_ranks < comm_size(engine_comm(session->engine));
     return (struct missed_facts){.step_ms = summary->step_ms.p50,
                                  .p50_ms = predicted->p50_ms,
                                  .low_ms = predicted->low_ms,
@@ -307,16 +310,17 @@ static struct missed_facts facts_of(const struct session *session) {
                                  .other_cores = other_cores(session, spread),
                                  .stolen_cores = share_of(load->stolen_ns, load),
                                  .coreless = share_of(load->wait_ns, load),
-                                 .ranks = session->job.local_ranks,
-                                 .threads = session->job.plan->config.threads,
+                                 .ranks = session->planned.local_ranks,
+                                 .threads = session->planned.plan->config.threads,
                                  .usable_cores = session->host_cores > 0 ? session->host_cores
                                                  : cores->pool > 0       ? cores->pool
                                                                          : cores->usable,
                                  .online_cores = machine_cores("").online,
                                  .crowd = predicted->crowd,
-                                 .profile = option_is_given(&session->job.options, OPTION_profile)
-                                                ? session->job.options.profile
-                                                : NULL,
+                                 .profile =
+                                     option_is_given(&session->planned.options, OPTION_profile)
+                                         ? session->planned.options.profile
+                                         : NULL,
                                  .estimated = predicted->estimated,
                                  .spread = spread};
 }
@@ -403,7 +407,7 @@ enum status result_report(const struct session *session, const struct timeline *
     SCOPED_FREE char *lines = history_commands(session->history),
                      *yaml = text_of(session->folder, "config.yml"),
                      *program = text_of(session->folder, "program.txt");
-    bool waits = option_is_given(&session->job.options, OPTION_delay);
+    bool waits = option_is_given(&session->planned.options, OPTION_delay);
     struct report_input input = {.summary = &session->summary,
                                  .notice = waits ? delay_notice : NULL,
                                  .command_lines = lines,

@@ -10,9 +10,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "exec/checkpoint.h"
-#include "job/paths.h"
 #include "launch/identity.h"
 #include "plan/resolve.h"
+#include "planned/paths.h"
 #include "run/option_files.h"
 
 enum status resume_apply_given(const struct options *given, struct options *out) {

@@ -56,14 +56,14 @@ struct run_timeline *run_timeline_new(const struct session *session) {
     int ranks = comm_size(engine_comm(session->engine));
     struct trace *const *traces = recorder->traces ? recorder->traces : &recorder->trace;
     if (!recorder->trace || (ranks > 1 && !recorder->traces)) return NULL;
-    int64_t step = whole_step(session->job.plan, trace_last_step(recorder->trace));
+    int64_t step = whole_step(session->planned.plan, trace_last_step(recorder->trace));
     struct trace_event *events = NULL;
     size_t count = 0;
     enum status status = trace_step(recorder->trace, step, &events, &count);
     free(events);
     if (status != STATUS_OK || count == 0) return NULL;
     struct run_timeline *run = MEM_NEW(struct run_timeline);
-    bool good = view_forecast_open(&session->job, true, &run->view) == STATUS_OK;
+    bool good = view_forecast_open(&session->planned, true, &run->view) == STATUS_OK;
     if (!good || !run->view.forecast.input.record) {
         if (good) view_forecast_close(&run->view);
         free(run);

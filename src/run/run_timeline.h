@@ -10,7 +10,8 @@ struct run_timeline;
 /* Local. Of the last step that was traced and ran the whole program: not the short
  * last one of an epoch, whose program is another. NULL where there is none, where the traces of
  * other ranks did not come or cannot be read, or where the step is too large to draw. Before the
- * watch is closed; afterwards the timeline needs the session's job alone. The caller frees it. */
+ * recorder is closed; afterwards the timeline needs the session's planned run alone. The caller
+ * frees it. */
 struct run_timeline *run_timeline_new(const struct session *session);
 /* Local. Borrowed; NULL of NULL. */
 const struct timeline *run_timeline_get(const struct run_timeline *run);

@@ -9,10 +9,10 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "data/outline.h"
-#include "job/paths.h"
 #include "launch/waiting.h"
 #include "model/pretrained.h"
 #include "plan/resolve.h"
+#include "planned/paths.h"
 #include "run/kept_costs.h"
 #include "run/resume.h"
 #include "run/run_folder.h"
@@ -23,13 +23,13 @@
 #include "view/view_forecast.h"
 
 static bool first_rank(const struct session *session) {
-    return session->job.plan->config.rank == 0;
+    return session->planned.plan->config.rank == 0;
 }
 
 double session_wait_limit_s(const struct session *session) {
     struct control_doing doing = {0};
     if (session->recorder.row) control_row_get(session->recorder.row, &doing);
-    return job_wait_limit_s(&session->job, strcmp(doing.text, "EVAL") == 0);
+    return planned_wait_limit_s(&session->planned, strcmp(doing.text, "EVAL") == 0);
 }
 
 static void add_fact(struct session *session, enum fact_kind kind, const char *key,
@@ -44,7 +44,7 @@ static void add_fact(struct session *session, enum fact_kind kind, const char *k
 /* The value of an option as the run has it: what was left open is in its plan. The caller frees it.
  */
 static char *fact_text(const struct session *session, enum option_id id) {
-    const struct plan *plan = session->job.plan;
+    const struct plan *plan = session->planned.plan;
     const struct run_config *config = &plan->config;
     struct option_word policy = {.acts = lr_policy_acts(config->lr.policy)};
     char device[128];
@@ -62,7 +62,7 @@ static char *fact_text(const struct session *session, enum option_id id) {
         plan->device->backend->describe(plan->device, device, sizeof device);
         return mem_text(device);
     }
-    return option_text(&session->job.options, id);
+    return option_text(&session->planned.options, id);
 }
 
 static void add_options(struct session *session, enum option_resume resume, enum fact_kind kind) {
@@ -75,12 +75,12 @@ static void add_options(struct session *session, enum option_resume resume, enum
 /* What decides the course of training must be the same on resume; what only shapes it may change,
  * and is said. Which option is what is a column of the table. */
 void session_facts(struct session *session) {
-    uint64_t data = session->job.plan->config.dataset->content_hash;
+    uint64_t data = session->planned.plan->config.dataset->content_hash;
     add_options(session, OPTION_RESUME_FIXED, FACT_FIXED);
     add_fact(session, FACT_FIXED, "data-hash", mem_format("%016llx", (unsigned long long)data));
     char *clock;
-    if (session->job.costs->simulated &&
-        kept_costs_name(&session->job.options, &clock) == STATUS_OK)
+    if (session->planned.costs->simulated &&
+        kept_costs_name(&session->planned.options, &clock) == STATUS_OK)
         add_fact(session, FACT_FIXED, "clock-costs", clock);
     add_options(session, OPTION_RESUME_TOLD, FACT_TOLD);
     add_options(session, OPTION_RESUME_RAN_ON, FACT_RAN_ON);
@@ -100,7 +100,7 @@ static char *own_program(const struct run_config *config) {
 
 /* Beside the weights, for Hugging Face's from_pretrained. */
 static enum status write_pretrained(const struct session *session) {
-    const struct run_config *config = &session->job.plan->config;
+    const struct run_config *config = &session->planned.plan->config;
     SCOPED_FREE char *text = pretrained_config(config->model, &config->shape);
     if (!text) return STATUS_OK;
     SCOPED_FREE char *path = folder_path(session->folder, "config.json");
@@ -109,28 +109,28 @@ static enum status write_pretrained(const struct session *session) {
 
 /* Files by paths that mean the same from any folder. */
 static enum status write_texts(struct session *session) {
-    struct options options = session->job.options;
+    struct options options = session->planned.options;
     paths_make_absolute(&options, &session->arena);
     SCOPED_FREE char *yaml = options_write_yaml(&options),
-                     *program = own_program(&session->job.plan->config),
+                     *program = own_program(&session->planned.plan->config),
                      *whole = mem_format("%s%s", program, yaml),
                      *config = folder_path(session->folder, "config.yml"),
                      *data = folder_path(session->folder, "data.json");
     TRY(file_write_text(config, whole));
-    TRY(outline_write(session->job.plan->config.dataset, data));
+    TRY(outline_write(session->planned.plan->config.dataset, data));
     TRY(write_pretrained(session));
-    if (session->job.costs->simulated)
-        TRY(kept_costs_write(&session->job.options, session->folder));
-    return agreed_program_save(session->job.plan, session->folder);
+    if (session->planned.costs->simulated)
+        TRY(kept_costs_write(&session->planned.options, session->folder));
+    return agreed_program_save(session->planned.plan, session->folder);
 }
 
 /* What a step should take, before any was run, and the plan with it. */
 static enum status predict(void *context) {
     struct session *session = context;
-    const struct options *options = &session->job.options;
+    const struct options *options = &session->planned.options;
     SCOPED(view_forecast_close) struct view_forecast view = {0};
     if (!first_rank(session)) return STATUS_OK;
-    TRY(view_forecast_open(&session->job, false, &view));
+    TRY(view_forecast_open(&session->planned, false, &view));
     const struct sim_rank *own = &view.forecast.result.rank[0];
     const struct profile *profile = view.costs.profile;
     session->predicted = (struct session_forecast){.p50_ms = view.forecast.result.step * 1e-6,
@@ -150,7 +150,7 @@ static enum status predict(void *context) {
 
 /* Replicas get what the first one has read; but slices each reads itself. */
 bool session_reads_model(const struct session *session) {
-    const struct run_config *config = &session->job.plan->config;
+    const struct run_config *config = &session->planned.plan->config;
     bool own = config->cell.first_replica == 0 || config->sliced & SLICED_PARAMS;
     return own && config->cell.role == GRID_STAGE;
 }
@@ -158,7 +158,7 @@ bool session_reads_model(const struct session *session) {
 /* The ranks of replica 0 read files; the start list brings everything to the others. A checkpoint
  * is read in place of --weights. */
 static enum status load_values(struct session *session) {
-    const struct options *options = &session->job.options;
+    const struct options *options = &session->planned.options;
     if (!session_reads_model(session)) return STATUS_OK;
     if (session->use) return checkpoint_load_model(session->engine, options->argument[0]);
     if (!resume_reads_weights(options)) return STATUS_OK;
@@ -216,9 +216,9 @@ static void warn_done(const struct options *options, int64_t step, bool done) {
 
 /* Rank 0 looks, and says where the run goes on. */
 static bool look_done(struct session *session, int64_t step) {
-    int64_t total = session->job.plan->config.steps;
+    int64_t total = session->planned.plan->config.steps;
     bool done = has_results(session, step, total);
-    warn_done(&session->job.options, step, done);
+    warn_done(&session->planned.options, step, done);
     long long steps = done ? (long long)session->summary.steps : 0;
     if (done)
         log_note("nothing to do: %s is at step %lld%s %lld%s, its results are there\n"
@@ -234,7 +234,7 @@ static bool look_done(struct session *session, int64_t step) {
 }
 
 enum status session_check_step(struct session *session, int64_t step) {
-    int64_t total = session->job.plan->config.steps;
+    int64_t total = session->planned.plan->config.steps;
     char done[TEXT_BYTES];
     if (step <= total || has_results(session, step, total)) return STATUS_OK;
     return fail(STATUS_USAGE,
@@ -254,7 +254,7 @@ static enum status find_done(struct session *session, int64_t step) {
 }
 
 enum status session_open(struct session *session, enum status (*prepare)(void *session)) {
-    struct engine_config config = {.plan = session->job.plan,
+    struct engine_config config = {.plan = session->planned.plan,
                                    .state = &session->state,
                                    .meeting = session->meeting,
                                    .prepare = prepare,
@@ -274,11 +274,11 @@ static enum status resume(struct session *session, const struct checkpoint_confi
 }
 
 static enum status prepare(struct session *session, const struct checkpoint_config *checkpoint) {
-    session->recorder.profiling = session->profiling = profiling_new(&session->job);
+    session->recorder.profiling = session->profiling = profiling_new(&session->planned);
     session->recorder.engine = &session->engine;
     session->state.observer = recorder_engine_observer(&session->recorder);
     TRY(session_open(session, predict));
-    if (session->job.options.resume) TRY(resume(session, checkpoint));
+    if (session->planned.options.resume) TRY(resume(session, checkpoint));
     if (session->done) return STATUS_OK;
     TRY(engine_start(session->engine));
     struct comm *comm = engine_comm(session->engine);
@@ -287,7 +287,7 @@ static enum status prepare(struct session *session, const struct checkpoint_conf
     enum status status = begin_folder(session, step);
     const char *folder = first_rank(session) ? session->folder : NULL;
     if (status == STATUS_OK)
-        status = recorder_open(&session->job, folder, step, &session->recorder);
+        status = recorder_open(&session->planned, folder, step, &session->recorder);
     return comm_agree(comm_world(comm), status);
 }
 
@@ -314,13 +314,13 @@ static void say_stopped(const struct session *session) {
 }
 
 static enum status train(struct session *session, const struct checkpoint_config *checkpoint) {
-    const struct job *job = &session->job;
-    const struct options *options = &job->options;
+    const struct planned_run *planned = &session->planned;
+    const struct options *options = &planned->options;
     struct train_observer observer = recorder_train_observer(&session->recorder);
     bool limited = option_is_set(options, OPTION_time_limit_s);
     struct train_config config = {
-        .eval_every = resolve_period(&job->plan->config, options->eval_every),
-        .save_every = resolve_period(&job->plan->config, options->save_every),
+        .eval_every = resolve_period(&planned->plan->config, options->eval_every),
+        .save_every = resolve_period(&planned->plan->config, options->save_every),
         .eval_at_end = options->eval_every.steps > 0 || options->eval_every.epochs > 0,
         .deadline_ns = limited ? session->begin_ns + (int64_t)(options->time_limit_s * 1e9) : 0,
         .checkpoint = *checkpoint,
@@ -332,7 +332,7 @@ static enum status train(struct session *session, const struct checkpoint_config
 
 /* Rank 0 does not hold the whole model. */
 static bool is_spread(const struct session *session) {
-    const struct run_config *config = &session->job.plan->config;
+    const struct run_config *config = &session->planned.plan->config;
     return config->grid.stages > 1 || config->grid.drivers > 0 || config->sliced & SLICED_PARAMS;
 }
 
@@ -371,7 +371,7 @@ static enum status finish_first(struct session *session, enum status status) {
         finishing = write_results(session, good);
     else
         recorder_close(&session->recorder);
-    const struct options *options = &session->job.options;
+    const struct options *options = &session->planned.options;
     if (finishing == STATUS_OK && !options->quiet && options->json) result_print_json(session);
     if (!good) return status;
     if (finishing == STATUS_OK && !options->quiet && !options->json) result_print(session);
@@ -393,7 +393,7 @@ static enum status save_rank(struct session *session) {
 static enum status finish(struct session *session, enum status status) {
     bool good = status == STATUS_OK || status == STATUS_STOPPED;
     result_measure(session);
-    if (good && session->job.options.save_ranks)
+    if (good && session->planned.options.save_ranks)
         recorder_lacks(&session->recorder, save_rank(session), "rank-N.safetensors");
     if (good && is_spread(session))
         session->model_status = checkpoint_save_model(session->engine, session->folder);
@@ -405,8 +405,8 @@ static enum status finish(struct session *session, enum status status) {
      * results. All ranks take part, whatever became of those. */
     enum status profiled = STATUS_OK;
     if (status == STATUS_OK && session->profiling)
-        profiled =
-            profiling_save(session->profiling, session->engine, session->job.options.save_profile);
+        profiled = profiling_save(session->profiling, session->engine,
+                                  session->planned.options.save_profile);
     return finished == STATUS_OK ? profiled : finished;
 }
 
@@ -420,7 +420,7 @@ static enum status use_model(struct session *session) {
 
 enum status session_run(struct session *session) {
     if (session->use) return use_model(session);
-    const struct options *options = &session->job.options;
+    const struct options *options = &session->planned.options;
     summary_init(&session->summary);
     if (session->fact_count == 0) session_facts(session);
     SCOPED_FREE char *checkpoints = folder_path(session->folder, "checkpoints");
@@ -428,11 +428,12 @@ enum status session_run(struct session *session) {
                                            .keep = (int)options->keep,
                                            .facts = session->facts,
                                            .fact_count = session->fact_count};
-    int here = session->job.threads ? session->job.plan->config.ranks : 1; /* of this process */
+    int here =
+        session->planned.threads ? session->planned.plan->config.ranks : 1; /* of this process */
     bool first_here = here == 1 || first_rank(session);
     SCOPED(waiting_free)
     struct waiting *waiting =
-        first_here ? waiting_new(here, session->job.plan->config.threads) : NULL;
+        first_here ? waiting_new(here, session->planned.plan->config.threads) : NULL;
     enum status status = prepare(session, &checkpoint);
     if (session->done && first_rank(session) && options->json && !options->quiet)
         result_print_json(session);

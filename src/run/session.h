@@ -6,7 +6,7 @@
 #include "exec/checkpoint.h"
 #include "exec/late.h"
 #include "exec/train.h"
-#include "job/job.h"
+#include "planned/planned.h"
 #include "record/summary.h"
 #include "run/recorder.h"
 #include "run/start.h"
@@ -34,7 +34,7 @@ struct session_forecast {
 
 struct session {
     session_use *use; /* NULL: it trains */
-    struct job job;
+    struct planned_run planned;
     struct engine_meeting meeting;
     struct train_state state;
     char
@@ -46,7 +46,7 @@ struct session {
     struct recorder recorder;          /* of rank 0 */
     struct profiling *profiling;       /* of --save-profile; or NULL */
     struct session_forecast predicted; /* of rank 0 */
-    int host_cores;                    /* that ranks of this machine share; 0: as the job knows */
+    int host_cores; /* that ranks of this machine share; 0: as the planned run knows */
     struct train_result result;
     int64_t begin_ns;
     struct checkpoint_fact facts[CHECKPOINT_MAX_FACTS];
@@ -71,7 +71,7 @@ void session_free(struct session *session);
 /* Local. Whether this rank reads files of parameters. */
 bool session_reads_model(const struct session *session);
 
-/* Local. job_wait_limit_s for what this rank does now. */
+/* Local. planned_wait_limit_s for what this rank does now. */
 double session_wait_limit_s(const struct session *session);
 
 /* Local. Which signal runs of this process were stopped by; 0: none. */

@@ -72,10 +72,10 @@ bool start_keeps_run(const struct start *start) {
     return start->identity.rank == 0 && start->identity.source != LAUNCH_LAUNCHER;
 }
 
-enum status start_check_weights(const struct start *start, const struct job *job) {
-    const struct options *options = &job->options;
+enum status start_check_weights(const struct start *start, const struct planned_run *planned) {
+    const struct options *options = &planned->options;
     bool read = resume_reads_weights(options) && start_keeps_run(start);
-    return read ? checkpoint_check_weights(job->plan, options->weights) : STATUS_OK;
+    return read ? checkpoint_check_weights(planned->plan, options->weights) : STATUS_OK;
 }
 
 /* Ranks of our launcher need no check: it has opened the rendezvous for them. */
@@ -94,34 +94,35 @@ static enum status check_rendezvous(const struct start *start) {
 }
 
 /* Launchers of other nodes write beside it, other ranks not at all. */
-static enum status check_folder(const struct start *start, const struct job *job) {
-    bool saves = resolve_period(&job->plan->config, job->options.save_every) > 0,
+static enum status check_folder(const struct start *start, const struct planned_run *planned) {
+    bool saves = resolve_period(&planned->plan->config, planned->options.save_every) > 0,
          keeps = start_keeps_run(start);
     if (start->kind == START_RANK && !keeps) return STATUS_OK;
-    return run_folder_check(&job->options, keeps, saves ? checkpoint_bytes(job->plan) : 0);
+    return run_folder_check(&planned->options, keeps, saves ? checkpoint_bytes(planned->plan) : 0);
 }
 
-enum status start_check(const struct start *start, const struct job *job) {
-    TRY(job_check_memory(job));
+enum status start_check(const struct start *start, const struct planned_run *planned) {
+    TRY(planned_check_memory(planned));
     if (start->use) {
-        TRY(trained_check(&job->options, job->plan->config.dataset));
+        TRY(trained_check(&planned->options, planned->plan->config.dataset));
         return check_rendezvous(start);
     }
-    TRY(start_check_weights(start, job));
+    TRY(start_check_weights(start, planned));
     TRY(check_rendezvous(start));
-    return check_folder(start, job);
+    return check_folder(start, planned);
 }
 
-static void warn_crowded(const struct job *job) {
+static void warn_crowded(const struct planned_run *planned) {
     char text[CORES_CROWDED_BYTES];
-    if (job->costs->simulated) return; /* one runs at a time */
-    if (cores_crowded(&job->cores, job->plan->config.threads, text)) log_warning("%-s", text);
+    if (planned->costs->simulated) return; /* one runs at a time */
+    if (cores_crowded(&planned->cores, planned->plan->config.threads, text))
+        log_warning("%-s", text);
 }
 
 /* A loss that falls since samples are known by heart says nothing of the rate. */
-static void warn_range(const struct job *job) {
+static void warn_range(const struct planned_run *planned) {
     enum { PASSES_MOST = 5 };
-    const struct run_config *config = &job->plan->config;
+    const struct run_config *config = &planned->plan->config;
     char steps[TEXT_BYTES];
     double passes = (double)config->steps / (double)config->steps_per_epoch;
     if (config->lr.policy != LR_RANGE || passes <= PASSES_MOST) return;
@@ -130,20 +131,20 @@ static void warn_range(const struct job *job) {
                 text_count(config->steps, "step", steps), passes);
 }
 
-void start_advise(const struct job *job) {
-    warn_range(job);
-    narrow_gain_say(job);
+void start_advise(const struct planned_run *planned) {
+    warn_range(planned);
+    narrow_gain_say(planned);
 }
 
-enum status start_open(const struct start *start, const struct job *job, char **folder,
+enum status start_open(const struct start *start, const struct planned_run *planned, char **folder,
                        struct lock **lock) {
-    bool saves = option_is_set(&job->options, OPTION_save_program);
-    if (start->folderless) return job_check_memory(job);
-    TRY(start_check(start, job));
-    warn_crowded(job);
+    bool saves = option_is_set(&planned->options, OPTION_save_program);
+    if (start->folderless) return planned_check_memory(planned);
+    TRY(start_check(start, planned));
+    warn_crowded(planned);
     if (start->use) return STATUS_OK;
-    start_advise(job);
-    if (!start_keeps_run(start)) return run_folder_follow(&job->options, folder);
-    TRY(run_folder_open(&job->options, folder, lock));
-    return saves ? explain_save_program(job->plan, job->options.save_program) : STATUS_OK;
+    start_advise(planned);
+    if (!start_keeps_run(start)) return run_folder_follow(&planned->options, folder);
+    TRY(run_folder_open(&planned->options, folder, lock));
+    return saves ? explain_save_program(planned->plan, planned->options.save_program) : STATUS_OK;
 }

@@ -3,8 +3,8 @@
 #ifndef RUN_START_H
 #define RUN_START_H
 
-#include "job/job.h"
 #include "launch/layout.h"
+#include "planned/planned.h"
 #include "run/lock.h"
 
 struct session;
@@ -35,18 +35,18 @@ enum status start_find(const struct options *options, struct start *out);
 bool start_keeps_run(const struct start *start);
 /* Local, blocking. Refuses --weights that do not fit, before there is a folder; where the run is
  * kept. */
-enum status start_check_weights(const struct start *start, const struct job *job);
+enum status start_check_weights(const struct start *start, const struct planned_run *planned);
 /* Local, blocking. Refuses what the run would be refused for on this machine: memory, the file of
  * --save-program, --weights, where ranks meet, --out. Leaves nothing behind. */
-enum status start_check(const struct start *start, const struct job *job);
+enum status start_check(const struct start *start, const struct planned_run *planned);
 /* Local, blocking for some 0.2 s with --dtype bf16. Says what is allowed and hardly wanted: bf16
  * where f32 is faster, a range test that passes its data many times. */
-void start_advise(const struct job *job);
+void start_advise(const struct planned_run *planned);
 /* Local, blocking. The checks and the advice, and a warning where the threads of ranks outnumber
  * the cores; then opens the folder of the run and writes the program where --save-program names a
  * file. Of a run without a folder memory alone is checked. For all kinds but START_RANK, whose
  * ranks meet first. The caller frees the name and gives the lock back. */
-enum status start_open(const struct start *start, const struct job *job, char **folder,
+enum status start_open(const struct start *start, const struct planned_run *planned, char **folder,
                        struct lock **lock);
 
 #endif

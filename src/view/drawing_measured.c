@@ -11,7 +11,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
-#include "job/events.h"
+#include "planned/events.h"
 #include "view/drawing.h"
 
 /* --- meetings --- */
@@ -132,7 +132,7 @@ static struct timeline_interval interval_of(const struct drawing *drawing,
 static void add_ran(struct drawing *drawing, int run, const struct trace_event *events,
                     size_t count, struct parts *parts, struct timeline_interval *out,
                     size_t *kept) {
-    const struct grid *grid = &drawing->view->job->plan->program->grid;
+    const struct grid *grid = &drawing->view->planned->plan->program->grid;
     int rank = drawing->result->rank[run].rank;
     char text[INSTR_TEXT_BYTES];
     struct instr instr;

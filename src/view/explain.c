@@ -66,16 +66,16 @@ static int64_t patch_side(const struct graph *graph) {
 }
 
 /* "; 64 patches of 4x4 pixels, for images of 32x32 (--patch chooses others)", or "". */
-static void patches_text(const struct job *job, char *text, size_t room) {
-    const struct model_config *image = &job->plan->config.shape;
-    int64_t side = patch_side(job->plan->micro[0].graph);
+static void patches_text(const struct planned_run *planned, char *text, size_t room) {
+    const struct model_config *image = &planned->plan->config.shape;
+    int64_t side = patch_side(planned->plan->micro[0].graph);
     char count[TEXT_BYTES];
     *text = 0;
     if (side == 0) return;
     int used = snprintf(text, room, "; %s of %ldx%ld pixels",
                         text_count((image->height / side) * (image->width / side), "patch", count),
                         (long)side, (long)side);
-    if (job->options.source[OPTION_patch] == OPTION_RESOLVED)
+    if (planned->options.source[OPTION_patch] == OPTION_RESOLVED)
         snprintf(text + used, room - (size_t)used, ", as in the weights");
     else if (image->patch == 0)
         snprintf(text + used, room - (size_t)used,
@@ -94,14 +94,14 @@ static void words_text(const struct dataset *data, char *text, size_t room) {
              text_thousands(data->vocab, vocabulary));
 }
 
-static void print_model(const struct job *job, FILE *out) {
-    const struct plan *plan = job->plan;
+static void print_model(const struct planned_run *planned, FILE *out) {
+    const struct plan *plan = planned->plan;
     const struct graph *graph = plan->micro[0].graph;
     const int64_t *count = plan->config.dataset->count, params = graph_param_elements(graph);
     char all[TEXT_BYTES], tensors[TEXT_BYTES], size[TEXT_BYTES], test[TEXT_BYTES],
         steps[TEXT_BYTES], patches[160], words[160];
     words_text(plan->config.dataset, words, sizeof words);
-    patches_text(job, patches, sizeof patches);
+    patches_text(planned, patches, sizeof patches);
     row(out, "model", "%s, %s parameters (%s) in %s%s", plan->config.model->name,
         text_thousands(params, all), text_size(state_bytes(params), size),
         text_count(graph->param_count, "tensor", tensors), patches);
@@ -127,20 +127,20 @@ static int64_t crossing_bytes(const struct plan *plan) {
     return (int64_t)bytes * plan->config.micro_batches;
 }
 
-static void print_pipelines(const struct job *job, FILE *out) {
-    const struct grid *grid = &job->plan->config.grid;
+static void print_pipelines(const struct planned_run *planned, FILE *out) {
+    const struct grid *grid = &planned->plan->config.grid;
     char replicas[TEXT_BYTES], stages[TEXT_BYTES];
     text_count(grid->replicas, "replica", replicas);
     if (grid->drivers > 0)
         row(out, "ranks",
             "%d = a driver + %s: rank 0 drives, each other rank has one stage of the model",
-            job->plan->config.ranks, text_count(grid->stages, "stage", stages));
+            planned->plan->config.ranks, text_count(grid->stages, "stage", stages));
     else if (grid->chunks == 1)
         row(out, "ranks", "%d = %s x %s: each rank has one stage of the model",
-            job->plan->config.ranks, text_count(grid->stages, "stage", stages), replicas);
+            planned->plan->config.ranks, text_count(grid->stages, "stage", stages), replicas);
     else
         row(out, "ranks", "%d = %d in a pipeline x %s: each rank has %d of the model's %d stages%s",
-            job->plan->config.ranks, grid->stages, replicas, grid->chunks,
+            planned->plan->config.ranks, grid->stages, replicas, grid->chunks,
             grid->stages * grid->chunks, grid->v_shape ? ", there and back in a V" : "");
 }
 
@@ -157,8 +157,8 @@ static int slots_of(const struct program *program, int rank, int stage) {
 }
 
 /* What a driver costs. */
-static void print_calls(const struct job *job, FILE *out) {
-    const struct plan *plan = job->plan;
+static void print_calls(const struct planned_run *planned, FILE *out) {
+    const struct plan *plan = planned->plan;
     char calls[TEXT_BYTES], trips[TEXT_BYTES];
     if (plan->config.grid.drivers == 0) return;
     row(out, "calls",
@@ -169,8 +169,8 @@ static void print_calls(const struct job *job, FILE *out) {
         text_count(plan_round_trips(plan), "round trip", trips));
 }
 
-static void print_stages(const struct job *job, FILE *out) {
-    const struct program *program = job->plan->program;
+static void print_stages(const struct planned_run *planned, FILE *out) {
+    const struct program *program = planned->plan->program;
     const struct grid *grid = &program->grid;
     int stages = grid->stages * grid->chunks;
     if (stages == 1) return;
@@ -181,7 +181,7 @@ static void print_stages(const struct job *job, FILE *out) {
     }
     fprintf(out, grid->replicas > 1 ? "stages     of replica 0; the others have the same\n"
                                     : "stages\n");
-    partition_print(&job->plan->partition, places, out);
+    partition_print(&planned->plan->partition, places, out);
 }
 
 /* "3.0 MiB instead of 9.1 MiB", of the ranks along the pipeline. */
@@ -199,12 +199,13 @@ static void saved_text(const struct recompute_cost *cost, const struct run_confi
         snprintf(text + strlen(text), bytes - strlen(text), ", ...");
 }
 
-static void print_recompute(const struct job *job, const struct view_forecast *view, FILE *out) {
-    const struct plan *plan = job->plan;
+static void print_recompute(const struct planned_run *planned, const struct view_forecast *view,
+                            FILE *out) {
+    const struct plan *plan = planned->plan;
     SCOPED(explain_recompute_cost_free) struct recompute_cost cost = {0};
     char saved[1024];
     if (plan->config.recompute == RECOMPUTE_NEVER) return;
-    if (explain_recompute_cost_of(job, view, &cost) == STATUS_OK) {
+    if (explain_recompute_cost_of(planned, view, &cost) == STATUS_OK) {
         saved_text(&cost, &plan->config, saved, sizeof saved);
         row(out, "recompute",
             "%s: %d of %d forwards of a rank run again before their backward, %.3f GFLOP (%.0f%%) "
@@ -215,9 +216,9 @@ static void print_recompute(const struct job *job, const struct view_forecast *v
     }
 }
 
-static void print_ranks(const struct job *job, FILE *out) {
-    const struct plan *plan = job->plan;
-    const struct strategy *strategy = strategy_find(job->options.strategy);
+static void print_ranks(const struct planned_run *planned, FILE *out) {
+    const struct plan *plan = planned->plan;
+    const struct strategy *strategy = strategy_find(planned->options.strategy);
     char text[STRATEGY_TEXT_BYTES];
     row(out, "strategy", "%s",
         strategy_text(strategy, plan->config.schedule, plan->config.zero_stage, text));
@@ -226,19 +227,19 @@ static void print_ranks(const struct job *job, FILE *out) {
             strategy->one_rank ? "1"
                                : "1: nothing is spread; -n, or --stages and --replicas, give more");
     else if (plan->config.grid.stages > 1 || plan->config.grid.drivers > 0)
-        print_pipelines(job, out);
+        print_pipelines(planned, out);
     else
         row(out, "ranks", "%d: each runs the whole model on its part of the batch",
             plan->config.ranks);
 }
 
 /* What ranks send one another in a step. */
-static void print_traffic(const struct job *job, FILE *out) {
-    const struct plan *plan = job->plan;
+static void print_traffic(const struct planned_run *planned, FILE *out) {
+    const struct plan *plan = planned->plan;
     const struct grid *grid = &plan->config.grid;
     const struct sync_policy *sync = sync_find(plan->config.sync);
     char crossing[TEXT_BYTES], reduced[TEXT_BYTES], sent[TEXT_BYTES], buckets[TEXT_BYTES];
-    const char *order = job->options.deterministic ? "" : ", added in any order";
+    const char *order = planned->options.deterministic ? "" : ", added in any order";
     text_size(crossing_bytes(plan), crossing);
     text_size(reduced_bytes(plan), reduced);
     if (plan->config.ranks == 1) return;
@@ -286,26 +287,26 @@ static void print_batch(const struct plan *plan, FILE *out) {
         turns ? "; stages take turns with one: --micro-batches lets them overlap" : "");
 }
 
-static void print_sync_bn(const struct job *job, FILE *out) {
-    const struct graph *graph = job->plan->micro[0].graph;
+static void print_sync_bn(const struct planned_run *planned, FILE *out) {
+    const struct graph *graph = planned->plan->micro[0].graph;
     struct graph_exchanges forward = graph_exchanges(graph, PHASE_FORWARD),
                            backward = graph_exchanges(graph, PHASE_BACKWARD);
     char size[TEXT_BYTES];
-    if (!job->options.sync_bn) return;
-    if (!job->plan->config.sync_bn)
+    if (!planned->options.sync_bn) return;
+    if (!planned->plan->config.sync_bn)
         row(out, "sync-bn", "one replica: ordinary batch norm");
     else if (forward.count == 0)
-        row(out, "sync-bn", "%s has no batch norm", job->plan->config.model->name);
+        row(out, "sync-bn", "%s has no batch norm", planned->plan->config.model->name);
     else
         row(out, "sync-bn",
             "batch norm over %d replicas: %d exchanges forward and %d backward for a micro-batch, "
             "%s in all",
-            job->plan->config.replicas, forward.count, backward.count,
+            planned->plan->config.replicas, forward.count, backward.count,
             text_size((int64_t)(forward.bytes + backward.bytes), size));
 }
 
-static void print_training(const struct job *job, FILE *out) {
-    const struct run_config *config = &job->plan->config;
+static void print_training(const struct planned_run *planned, FILE *out) {
+    const struct run_config *config = &planned->plan->config;
     char clip[TEXT_BYTES] = "", decay[TEXT_BYTES + 32] = "", rise[TEXT_BYTES + 32] = "",
          all[TEXT_BYTES], warm[TEXT_BYTES];
     if (config->clip > 0) snprintf(clip, sizeof clip, ", clip %g", config->clip);
@@ -319,13 +320,13 @@ static void print_training(const struct job *job, FILE *out) {
     if (config->lr.policy == LR_RANGE) snprintf(from, sizeof from, "%g to ", config->lr.low);
     row(out, "training", "%s %s with %s: lr %s%g, %s%s%s%s", text_thousands(config->steps, all),
         config->steps == 1 ? "step" : "steps", config->optimizer->name, from, config->optim.lr,
-        job->options.lr_policy, rise, decay, clip);
+        planned->options.lr_policy, rise, decay, clip);
 }
 
-static void print_program(const struct job *job, FILE *out) {
+static void print_program(const struct planned_run *planned, FILE *out) {
     enum { SHOWN = 12 };
-    const struct plan *plan = job->plan;
-    const struct options *options = &job->options;
+    const struct plan *plan = planned->plan;
+    const struct options *options = &planned->options;
     bool own = option_is_set(options, OPTION_program);
     const struct instr_list *body = program_list(plan->program, plan->config.rank, LIST_BODY);
     char names[SHOWN * 16] = "", slots[TEXT_BYTES], grads[TEXT_BYTES], count[TEXT_BYTES],
@@ -340,8 +341,8 @@ static void print_program(const struct job *job, FILE *out) {
         text_count(plan->grads, "gradient buffer", grads));
 }
 
-static void print_work(const struct job *job, FILE *out) {
-    const struct graph *graph = job->plan->micro[0].graph;
+static void print_work(const struct planned_run *planned, FILE *out) {
+    const struct graph *graph = planned->plan->micro[0].graph;
     int reorders = 0;
     for (int i = 0; i < graph->node_count; i++) reorders += graph->nodes[i].op == OP_REORDER;
     row(out, "kernels",
@@ -351,40 +352,40 @@ static void print_work(const struct job *job, FILE *out) {
 
 /* What is trained, who does what, what it takes; details of the machine and the program last. */
 void explain_print(const struct view_forecast *view, bool compares, FILE *out) {
-    const struct job *job = view->job;
-    print_model(job, out);
-    print_training(job, out);
-    print_ranks(job, out);
-    print_calls(job, out);
-    print_zero(job->plan, out);
-    print_batch(job->plan, out);
-    print_stages(job, out);
-    print_traffic(job, out);
-    print_sync_bn(job, out);
+    const struct planned_run *planned = view->planned;
+    print_model(planned, out);
+    print_training(planned, out);
+    print_ranks(planned, out);
+    print_calls(planned, out);
+    print_zero(planned->plan, out);
+    print_batch(planned->plan, out);
+    print_stages(planned, out);
+    print_traffic(planned, out);
+    print_sync_bn(planned, out);
     view_forecast_print_row(view, out);
-    explain_print_memory(job, out);
-    print_recompute(job, compares ? view : NULL, out);
-    explain_auto_print(&job->plan->choice, out);
-    print_program(job, out);
-    print_work(job, out);
-    print_device(job->plan, out);
+    explain_print_memory(planned, out);
+    print_recompute(planned, compares ? view : NULL, out);
+    explain_auto_print(&planned->plan->choice, out);
+    print_program(planned, out);
+    print_work(planned, out);
+    print_device(planned->plan, out);
 }
 
-void explain_show(const struct job *job, const char *part, FILE *out) {
-    if (strcmp(part, "graph") == 0) graph_print(job->plan->micro[0].graph, out);
-    if (strcmp(part, "program") == 0) program_print(job->plan->program, out);
-    if (strcmp(part, "memory") == 0) explain_show_memory(job, out);
+void explain_show(const struct planned_run *planned, const char *part, FILE *out) {
+    if (strcmp(part, "graph") == 0) graph_print(planned->plan->micro[0].graph, out);
+    if (strcmp(part, "program") == 0) program_print(planned->plan->program, out);
+    if (strcmp(part, "memory") == 0) explain_show_memory(planned, out);
 }
 
 /* The parts of --show as texts. */
-static json_t *shown_parts(const struct job *job) {
+static json_t *shown_parts(const struct planned_run *planned) {
     json_t *parts = json_object();
-    for (int i = 0; i < job->options.show.count; i++) {
-        const char *part = job->options.show.item[i];
+    for (int i = 0; i < planned->options.show.count; i++) {
+        const char *part = planned->options.show.item[i];
         char *text = NULL;
         size_t bytes;
         FILE *stream = open_memstream(&text, &bytes);
-        explain_show(job, part, stream);
+        explain_show(planned, part, stream);
         fclose(stream);
         json_object_set_new(parts, part, json_string(text));
         free(text);
@@ -398,23 +399,24 @@ static json_t *step_ms(const struct forecast *forecast) {
 }
 
 void explain_print_json(const struct view_forecast *view, FILE *out) {
-    const struct job *job = view->job;
-    const struct plan *plan = job->plan;
+    const struct planned_run *planned = view->planned;
+    const struct plan *plan = planned->plan;
     const struct run_config *config = &plan->config;
     int largest;
-    size_t peak = memory_sum(job_largest(job, &largest));
+    size_t peak = memory_sum(planned_largest(planned, &largest));
     char device[128];
     plan->device->backend->describe(plan->device, device, sizeof device);
     json_auto_t *root = json_pack(
         "{s:o, s:s, s:s, s:s, s:s, s:s, s:i, s:s, s:i, s:I, s:I, s:i, s:i, s:b, s:I, s:I, s:i, "
         "s:i, s:i, s:f, s:s, s:f, s:o, s:I, s:I, s:I, s:i, s:i, s:i, s:o}",
-        "fits", fit_json(job), "version", stretto_version(), "strategy", job->options.strategy,
-        "model", config->model->name, "data", config->dataset->spec, "device", device, "threads",
-        config->threads, "comm", config->ranks == 1 ? "self" : job->options.comm, "ranks",
-        config->ranks, "params", (json_int_t)graph_param_elements(plan->micro[0].graph), "batch",
-        (json_int_t)config->batch, "replicas", config->replicas, "micro_batches",
-        config->micro_batches, "sync_bn", config->sync_bn, "steps", (json_int_t)config->steps,
-        "steps_per_epoch", (json_int_t)plan->config.steps_per_epoch, "instructions",
+        "fits", fit_json(planned), "version", stretto_version(), "strategy",
+        planned->options.strategy, "model", config->model->name, "data", config->dataset->spec,
+        "device", device, "threads", config->threads, "comm",
+        config->ranks == 1 ? "self" : planned->options.comm, "ranks", config->ranks, "params",
+        (json_int_t)graph_param_elements(plan->micro[0].graph), "batch", (json_int_t)config->batch,
+        "replicas", config->replicas, "micro_batches", config->micro_batches, "sync_bn",
+        config->sync_bn, "steps", (json_int_t)config->steps, "steps_per_epoch",
+        (json_int_t)plan->config.steps_per_epoch, "instructions",
         program_list(plan->program, plan->config.rank, LIST_BODY)->count, "slots", slot_count(plan),
         "gradient_buffers", plan->grads, "step_flops", plan_step_flops(plan), "recompute",
         recompute_policy_name(config->recompute), "recompute_flops", plan_recompute_flops(plan),
@@ -422,10 +424,10 @@ void explain_print_json(const struct view_forecast *view, FILE *out) {
         (json_int_t)reduced_bytes(plan), "sent_bytes_per_step", (json_int_t)sent_bytes(plan),
         "predicted_peak_bytes", (json_int_t)peak, "calls_per_step", plan_calls(plan),
         "round_trips_per_step", plan_round_trips(plan), "memory_rank", largest, "memory",
-        explain_memory_json(job));
-    if (job->options.show.count) json_object_set_new(root, "show", shown_parts(job));
+        explain_memory_json(planned));
+    if (planned->options.show.count) json_object_set_new(root, "show", shown_parts(planned));
     if (plan->choice.row_count) json_object_set_new(root, "auto", explain_auto_json(&plan->choice));
-    if (view_forecast_is_wanted(&job->options))
+    if (view_forecast_is_wanted(&planned->options))
         json_object_set_new(root, "forecast", view_forecast_json(view));
     json_print(root, JSON_REAL_PRECISION(9), out);
 }

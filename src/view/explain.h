@@ -14,7 +14,7 @@ void explain_print(const struct view_forecast *view, bool compares, FILE *out);
 /* Local. The same and more as a JSON object, on one line. */
 void explain_print_json(const struct view_forecast *view, FILE *out);
 /* Local. A part of --show: graph, program, memory. */
-void explain_show(const struct job *job, const char *part, FILE *out);
+void explain_show(const struct planned_run *planned, const char *part, FILE *out);
 /* Local, blocking. Writes the program as text; STATUS_USAGE when the file exists. */
 enum status explain_save_program(const struct plan *plan, const char *path);
 

@@ -23,12 +23,12 @@ static const char *part_name(const struct memory_part *part, char *text, size_t 
 }
 
 /* Of the rank that needs most. The largest first; what is less than a hundredth together. */
-static void print_memory(const struct job *job, FILE *out) {
+static void print_memory(const struct planned_run *planned, FILE *out) {
     enum { MOST_PARTS = 32 };
     struct memory_part part[MOST_PARTS];
     char size[TEXT_BYTES], name[TEXT_BYTES], parts[1024] = "", of[TEXT_BYTES] = "";
     int count = 0, used = 0, rank;
-    const struct memory_estimate *estimate = job_largest(job, &rank);
+    const struct memory_estimate *estimate = planned_largest(planned, &rank);
     while (count < MOST_PARTS && memory_part(estimate, count, &part[count])) count++;
     qsort(part, (size_t)count, sizeof part[0], by_bytes);
     size_t all = memory_sum(estimate), rest = all;
@@ -39,48 +39,48 @@ static void print_memory(const struct job *job, FILE *out) {
     if (rest > 0)
         snprintf(parts + used, sizeof parts - (size_t)used, ", other %s",
                  text_size((int64_t)rest, size));
-    if (job->position)
+    if (planned->position)
         snprintf(of, sizeof of, " of rank %d", rank);
-    else if (job->plan->config.ranks > 1)
+    else if (planned->plan->config.ranks > 1)
         snprintf(of, sizeof of, " of a rank");
     row(out, "memory", "%s predicted peak%s:%s", text_size((int64_t)all, size), of, parts);
 }
 
-static void print_machine(const struct job *job, FILE *out) {
+static void print_machine(const struct planned_run *planned, FILE *out) {
     char size[TEXT_BYTES];
-    if (job->local_ranks > 1 && !job->costs->cluster)
+    if (planned->local_ranks > 1 && !planned->costs->cluster)
         row(out, "machine", "%s for the %d ranks of this machine",
-            text_size((int64_t)job_machine_bytes(job), size), job->local_ranks);
+            text_size((int64_t)planned_machine_bytes(planned), size), planned->local_ranks);
 }
 
 /* Of ranks that are not alike. */
-static void print_positions(const struct job *job, FILE *out) {
+static void print_positions(const struct planned_run *planned, FILE *out) {
     enum { SHOWN = 16 };
-    int positions = job->plan->config.grid.stages;
+    int positions = planned->plan->config.grid.stages;
     char text[SHOWN * (TEXT_BYTES + 24)] = "", size[TEXT_BYTES];
-    if (!job->position) return;
+    if (!planned->position) return;
     for (int p = 0, used = 0; p < positions && p < SHOWN; p++)
         used += snprintf(text + used, sizeof text - (size_t)used, "%s rank %d %s", p ? "," : "",
-                         group_rank(&job->plan->config.grid, GROUP_PIPELINE, 0, p),
-                         text_size((int64_t)job_position_bytes(job, p), size));
+                         group_rank(&planned->plan->config.grid, GROUP_PIPELINE, 0, p),
+                         text_size((int64_t)planned_position_bytes(planned, p), size));
     char driver[TEXT_BYTES + 16] = "";
-    if (job->plan->config.grid.drivers > 0)
+    if (planned->plan->config.grid.drivers > 0)
         snprintf(driver, sizeof driver, "; of the driver %s",
-                 text_size((int64_t)job_position_bytes(job, positions), size));
+                 text_size((int64_t)planned_position_bytes(planned, positions), size));
     row(out, "peaks", "predicted, of the ranks of a pipeline:%s%s%s", text,
         positions > SHOWN ? " ..." : "", driver);
 }
 
-void explain_print_memory(const struct job *job, FILE *out) {
-    print_memory(job, out);
-    print_positions(job, out);
-    print_machine(job, out);
+void explain_print_memory(const struct planned_run *planned, FILE *out) {
+    print_memory(planned, out);
+    print_positions(planned, out);
+    print_machine(planned, out);
 }
 
-json_t *explain_memory_json(const struct job *job) {
+json_t *explain_memory_json(const struct planned_run *planned) {
     struct memory_part part;
     int rank;
-    const struct memory_estimate *estimate = job_largest(job, &rank);
+    const struct memory_estimate *estimate = planned_largest(planned, &rank);
     json_t *parts = json_object();
     for (int i = 0; memory_part(estimate, i, &part); i++)
         json_object_set_new(parts, part.name, json_integer((json_int_t)part.bytes));
@@ -88,12 +88,12 @@ json_t *explain_memory_json(const struct job *job) {
 }
 
 /* Every part of the peak, and their sum. */
-static void show_estimate(const struct job *job, FILE *out) {
+static void show_estimate(const struct planned_run *planned, FILE *out) {
     SCOPED(text_table_free) struct text_table table = {.align = "lrl"};
     struct memory_part part;
     char size[TEXT_BYTES], name[64];
     int rank;
-    const struct memory_estimate *estimate = job_largest(job, &rank);
+    const struct memory_estimate *estimate = planned_largest(planned, &rank);
     for (int i = 0; memory_part(estimate, i, &part); i++) {
         text_table_cell(&table, "%s", part_name(&part, name, sizeof name));
         text_table_cell(&table, "%s", text_size((int64_t)part.bytes, size));
@@ -105,11 +105,11 @@ static void show_estimate(const struct job *job, FILE *out) {
     text_table_print(&table, 2, out);
 }
 
-void explain_show_memory(const struct job *job, FILE *out) {
-    const struct plan *plan = job->plan;
+void explain_show_memory(const struct planned_run *planned, FILE *out) {
+    const struct plan *plan = planned->plan;
     enum { MEMORY_LINES = 40 };
     char arena[TEXT_BYTES], shared[TEXT_BYTES], live[TEXT_BYTES];
-    show_estimate(job, out);
+    show_estimate(planned, out);
     if (plan->chunk_count == 0) return; /* a driver has no activations */
     const struct placement *placement = plan_placement(plan, &plan->micro[0], 0, 0);
     if (plan->config.ranks > 1) fprintf(out, "  activations of rank %d:\n", plan->config.rank);

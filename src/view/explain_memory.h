@@ -7,13 +7,13 @@
 
 #include <jansson.h>
 
-#include "job/job.h"
+#include "planned/planned.h"
 
 /* Local. Rows of the screen. */
-void explain_print_memory(const struct job *job, FILE *out);
+void explain_print_memory(const struct planned_run *planned, FILE *out);
 /* Local. Every part by name; the caller owns the object. */
-json_t *explain_memory_json(const struct job *job);
+json_t *explain_memory_json(const struct planned_run *planned);
 /* Local. All parts as a table, then the tensors of this process's rank at their peak. */
-void explain_show_memory(const struct job *job, FILE *out);
+void explain_show_memory(const struct planned_run *planned, FILE *out);
 
 #endif

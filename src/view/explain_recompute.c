@@ -25,13 +25,13 @@ static enum status look_at(const struct plan *plan, const struct view_forecast *
 }
 
 /* The first rank's program is that of all, and is simulated. */
-static enum status look(const struct job *job, const struct view_forecast *view, int positions,
-                        enum recompute_policy policy, struct recompute_mode *mode) {
-    const struct run_config *of = &job->plan->config;
+static enum status look(const struct planned_run *planned, const struct view_forecast *view,
+                        int positions, enum recompute_policy policy, struct recompute_mode *mode) {
+    const struct run_config *of = &planned->plan->config;
     bool same = policy == of->recompute && of->memory_limit == 0 && of->cell.position == 0;
     SCOPED(plan_free) struct plan *plan = NULL;
-    if (same && !job->plan->given.name) return look_at(job->plan, view, positions, mode);
-    struct run_config other = resolve_to_compare(&job->options, of, policy, of->micro_batches);
+    if (same && !planned->plan->given.name) return look_at(planned->plan, view, positions, mode);
+    struct run_config other = resolve_to_compare(&planned->options, of, policy, of->micro_batches);
     other = resolve_for_rank(&other, group_rank(&of->grid, GROUP_PIPELINE, 0, 0), true);
     TRY(plan_new(&other, NULL, &plan));
     return look_at(plan, view, positions, mode);
@@ -53,19 +53,20 @@ static bool is_for_pipelines(enum recompute_policy policy) {
     return policy != RECOMPUTE_NEVER && policy != RECOMPUTE_ALWAYS_BLOCK;
 }
 
-enum status explain_recompute_cost_of(const struct job *job, const struct view_forecast *view,
+enum status explain_recompute_cost_of(const struct planned_run *planned,
+                                      const struct view_forecast *view,
                                       struct recompute_cost *out) {
-    const struct run_config *config = &job->plan->config;
+    const struct run_config *config = &planned->plan->config;
     int stages = config->grid.stages;
     *out = (struct recompute_cost){.positions =
                                        stages < RECOMPUTE_POSITIONS ? stages : RECOMPUTE_POSITIONS};
-    count_again(job->plan, out);
+    count_again(planned->plan, out);
     for (int i = 0; i < RECOMPUTE_POLICY_COUNT; i++) {
         enum recompute_policy policy = (enum recompute_policy)i;
         out->mode[i].bytes = MEM_ARRAY(size_t, out->positions);
         if (!view && policy != RECOMPUTE_NEVER && policy != config->recompute) continue;
         if (!pipeline_is(config->schedule) && is_for_pipelines(policy)) continue;
-        TRY(look(job, view, out->positions, policy, &out->mode[i]));
+        TRY(look(planned, view, out->positions, policy, &out->mode[i]));
     }
     return STATUS_OK;
 }

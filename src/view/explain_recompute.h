@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "job/job.h"
+#include "planned/planned.h"
 #include "view/view_forecast.h"
 
 /* One value of --recompute. */
@@ -23,11 +23,11 @@ struct recompute_cost {
     struct recompute_mode mode[RECOMPUTE_POLICY_COUNT];
 };
 
-/* Local. Plans the ranks of a pipeline with the job's recomputation and without; with a forecast,
+/* Local. Plans the ranks of a pipeline with the run's recomputation and without; with a forecast,
  * with every other, too, and forecasts their steps. The caller frees the result with
  * explain_recompute_cost_free, also after a failure. */
-enum status explain_recompute_cost_of(const struct job *job, const struct view_forecast *view,
-                                      struct recompute_cost *out);
+enum status explain_recompute_cost_of(const struct planned_run *planned,
+                                      const struct view_forecast *view, struct recompute_cost *out);
 void explain_recompute_cost_free(struct recompute_cost *cost);
 
 /* Local. All modes beside one another. */

@@ -5,22 +5,23 @@
 #include "base/text.h"
 
 /* "its device (fast of rack.yml) has 40.0 GiB", or what stands in for it. */
-static char *limit_text(const struct job *job, const struct job_fit *fit) {
+static char *limit_text(const struct planned_run *planned, const struct planned_fit *fit) {
     char size[TEXT_BYTES];
     text_size((int64_t)fit->has_bytes, size);
     if (!fit->limited)
-        return mem_format("its device (%s of %s) has %s", fit->class, job->options.cluster, size);
+        return mem_format("its device (%s of %s) has %s", fit->class, planned->options.cluster,
+                          size);
     if (!fit->class) return mem_format("--memory-limit is %s", size);
     return mem_format("--memory-limit, which stands in for the memory in %s, is %s",
-                      job->options.cluster, size);
+                      planned->options.cluster, size);
 }
 
-void fit_print(const struct job *job, int columns, FILE *out) {
-    struct job_fit fit;
+void fit_print(const struct planned_run *planned, int columns, FILE *out) {
+    struct planned_fit fit;
     char size[TEXT_BYTES], others[TEXT_BYTES + 32] = "";
-    int ranks = job->plan->config.ranks;
-    if (!job_fit(job, &fit)) return;
-    SCOPED_FREE char *limit = limit_text(job, &fit);
+    int ranks = planned->plan->config.ranks;
+    if (!planned_fit(planned, &fit)) return;
+    SCOPED_FREE char *limit = limit_text(planned, &fit);
     if (!fit.fits && ranks > 1)
         snprintf(others, sizeof others, "; %d of %d ranks do not fit", fit.lacking, ranks);
     text_row(out, "fits", columns, "%s: rank %d%s needs %s, %s%s", fit.fits ? "yes" : "no",
@@ -28,7 +29,7 @@ void fit_print(const struct job *job, int columns, FILE *out) {
              text_size((int64_t)fit.need_bytes, size), limit, others);
 }
 
-json_t *fit_json(const struct job *job) {
-    struct job_fit fit;
-    return job_fit(job, &fit) ? json_boolean(fit.fits) : json_null();
+json_t *fit_json(const struct planned_run *planned) {
+    struct planned_fit fit;
+    return planned_fit(planned, &fit) ? json_boolean(fit.fits) : json_null();
 }

@@ -6,12 +6,12 @@
 
 #include <jansson.h>
 
-#include "job/job.h"
+#include "planned/planned.h"
 
 /* Local. A row whose name takes so many columns; nothing where neither --cluster nor --memory-limit
  * is given. */
-void fit_print(const struct job *job, int columns, FILE *out);
+void fit_print(const struct planned_run *planned, int columns, FILE *out);
 /* Local. true or false; null where neither is given. The caller owns it. */
-json_t *fit_json(const struct job *job);
+json_t *fit_json(const struct planned_run *planned);
 
 #endif

@@ -14,15 +14,16 @@ bool view_forecast_is_wanted(const struct options *options) {
            option_is_given(options, OPTION_hetero) || option_is_given(options, OPTION_draw);
 }
 
-enum status view_forecast_open(const struct job *job, bool apart, struct view_forecast *out) {
-    *out = (struct view_forecast){.job = job, .costs = *job->costs};
-    if (!out->costs.units && !out->costs.simulated) out->costs.crowd = job_crowd(job);
-    enum status status = forecast_new(job->plan, &out->costs, apart, &out->forecast);
+enum status view_forecast_open(const struct planned_run *planned, bool apart,
+                               struct view_forecast *out) {
+    *out = (struct view_forecast){.planned = planned, .costs = *planned->costs};
+    if (!out->costs.units && !out->costs.simulated) out->costs.crowd = planned_crowd(planned);
+    enum status status = forecast_new(planned->plan, &out->costs, apart, &out->forecast);
     if (status == STATUS_OK)
         status = forecast_clip(&out->forecast, &out->clip_waits, &out->clip_time);
     if (status == STATUS_OK) status = forecast_unequal(&out->forecast, &out->unequal);
     /* Delays are ns, as all but units. */
-    if (status == STATUS_OK) out->forecast.units = option_is_given(&job->options, OPTION_costs);
+    if (status == STATUS_OK) out->forecast.units = option_is_given(&planned->options, OPTION_costs);
     if (status != STATUS_OK) view_forecast_close(out);
     return status;
 }
@@ -49,7 +50,7 @@ static int by_time(const void *a, const void *b) {
 
 static const struct instr *instr_at(const struct view_forecast *view, int run, int at) {
     int rank = view->forecast.result.rank[run].rank;
-    return &program_list(view->job->plan->program, rank, LIST_BODY)->items[at];
+    return &program_list(view->planned->plan->program, rank, LIST_BODY)->items[at];
 }
 
 /* The caller frees the parts. */
@@ -107,8 +108,8 @@ static const char *cell_text(const struct view_forecast *view, double time, char
 }
 
 static void print_costs(const struct view_forecast *view, FILE *out) {
-    const struct options *options = &view->job->options;
-    const struct run_config *config = &view->job->plan->config;
+    const struct options *options = &view->planned->options;
+    const struct run_config *config = &view->planned->plan->config;
     char threads[TEXT_BYTES];
     if (view->costs.units && !view->forecast.units) {
         row(out, "costs", "given: waits of %s; all else takes no time", options->delay);
@@ -131,14 +132,14 @@ static void print_costs(const struct view_forecast *view, FILE *out) {
 
 /* In place of what the source says of passes. */
 static void print_laws(const struct view_forecast *view, FILE *out) {
-    const struct job *job = view->job;
+    const struct planned_run *planned = view->planned;
     char rate[TEXT_BYTES];
     if (!view->costs.hetero) return;
-    if (job->plan->flop_ns > 0)
+    if (planned->plan->flop_ns > 0)
         row(out, "laws", "%s: passes take their flops at %s GFLOP/s, whatever a device does",
-            job->options.hetero, text_rate(1 / job->plan->flop_ns, rate));
+            planned->options.hetero, text_rate(1 / planned->plan->flop_ns, rate));
     else
-        row(out, "laws", "%s: of what passes take otherwise", job->options.hetero);
+        row(out, "laws", "%s: of what passes take otherwise", planned->options.hetero);
 }
 
 /* What slow ranks cost under this strategy, in one sentence. */
@@ -151,7 +152,7 @@ static void print_unequal(const struct view_forecast *view, int columns, FILE *o
         mem_format("a step takes %s%s, %.3g times the %s that it takes with equal ranks: under %s "
                    "every step waits for its slowest rank",
                    time_text(view, unequal->step, step), mean, unequal->step / unequal->same,
-                   time_text(view, unequal->same, same), view->job->options.strategy);
+                   time_text(view, unequal->same, same), view->planned->options.strategy);
     text_entry(out, "unequal", columns, words);
 }
 
@@ -169,7 +170,7 @@ static void print_step(const struct view_forecast *view, FILE *out) {
     if (fabs(percent) > 0.1) row(out, "", "the first one takes %s", first);
     if (!forecast->units)
         row(out, "throughput", "%s samples a second",
-            text_rate((double)view->job->plan->config.batch / (forecast->result.step * 1e-9),
+            text_rate((double)view->planned->plan->config.batch / (forecast->result.step * 1e-9),
                       rate));
 }
 
@@ -195,7 +196,7 @@ void view_forecast_print_row(const struct view_forecast *view, FILE *out) {
     if (forecast->low < forecast->high)
         range = mem_format(" (90%% sure: %s to %s)", time_text(view, forecast->low, low),
                            time_text(view, forecast->high, high));
-    if (view->job->plan->config.ranks > 1)
+    if (view->planned->plan->config.ranks > 1)
         idle = mem_format(", with a bubble of %.1f%%: time in which a rank runs no forward or "
                           "backward pass",
                           100 * forecast->result.bubble);
@@ -232,12 +233,12 @@ static void print_path(const struct view_forecast *view, FILE *out) {
 }
 
 static int64_t peak_bytes(const struct view_forecast *view, int rank) {
-    return (int64_t)job_rank_bytes(view->job, rank);
+    return (int64_t)planned_rank_bytes(view->planned, rank);
 }
 
 static void print_table(const struct view_forecast *view, FILE *out) {
     const struct sim_result *result = &view->forecast.result;
-    bool alike = result->run_count < view->job->plan->config.ranks;
+    bool alike = result->run_count < view->planned->plan->config.ranks;
     struct text_table table = {.align = alike ? "rrrrrrr" : "rrrrrr"};
     char text[TEXT_BYTES];
     static const char *const titles[] = {"computes", "bubble", "waits", "exposed", "memory"};
@@ -267,18 +268,18 @@ static void print_table(const struct view_forecast *view, FILE *out) {
 static void print_memory(const struct view_forecast *view, FILE *out) {
     char size[TEXT_BYTES], of[TEXT_BYTES + 32] = "";
     int rank;
-    size_t bytes = memory_sum(job_largest(view->job, &rank));
-    if (view->job->position)
+    size_t bytes = memory_sum(planned_largest(view->planned, &rank));
+    if (view->planned->position)
         snprintf(of, sizeof of, " of rank %d, which needs most", rank);
-    else if (view->job->plan->config.ranks > 1)
+    else if (view->planned->plan->config.ranks > 1)
         snprintf(of, sizeof of, " of a rank");
-    bool explained = view->job->options.command == COMMAND_EXPLAIN;
+    bool explained = view->planned->options.command == COMMAND_EXPLAIN;
     row(out, "memory", "%s predicted peak%s%s", text_size((int64_t)bytes, size), of,
         explained ? "" : "; its parts: stretto explain");
 }
 
 char *view_forecast_shape_text(const struct view_forecast *view) {
-    const struct program *program = view->job->plan->program;
+    const struct program *program = view->planned->plan->program;
     const struct grid *grid = &program->grid;
     char line[TEXT_BYTES], replicas[TEXT_BYTES], micros[TEXT_BYTES], each[TEXT_BYTES + 32] = "";
     text_count(grid->stages, "stage", line);
@@ -286,11 +287,11 @@ char *view_forecast_shape_text(const struct view_forecast *view) {
         snprintf(line, sizeof line, "%d in a pipeline", grid->stages);
         snprintf(each, sizeof each, ", %d stages on each rank", grid->chunks);
     }
-    const struct choice *choice = &view->job->plan->choice;
+    const struct choice *choice = &view->planned->plan->choice;
     return mem_format("%d = %s%s x %s%s, schedule %s%s%s, %s", program->ranks,
                       grid->drivers > 0 ? "a driver + " : "", line,
                       text_count(grid->replicas, "replica", replicas), each,
-                      view->job->plan->config.schedule, choice->row_count ? ": " : "",
+                      view->planned->plan->config.schedule, choice->row_count ? ": " : "",
                       choice->row_count ? choice->row[0].name : "",
                       text_count(program->micro_batches, "micro-batch", micros));
 }
@@ -347,18 +348,19 @@ static json_t *path_json(const struct view_forecast *view) {
 json_t *view_forecast_json(const struct view_forecast *view) {
     const struct forecast *forecast = &view->forecast;
     const struct sim_result *result = &forecast->result;
-    const struct program *program = view->job->plan->program;
+    const struct program *program = view->planned->plan->program;
     json_t *root = json_pack(
         "{s:o, s:s, s:i, s:i, s:i, s:i, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, "
         "s:f, s:o, s:o}",
-        "fits", fit_json(view->job), "schedule", view->job->plan->config.schedule, "ranks",
+        "fits", fit_json(view->planned), "schedule", view->planned->plan->config.schedule, "ranks",
         program->ranks, "stages", program->grid.stages, "replicas", program->grid.replicas,
         "micro_batches", program->micro_batches, "unit", forecast->units ? "units" : "ns", "step",
         result->step, "step_low", forecast->low, "step_high", forecast->high, "first_step",
         result->first_step, "bubble", result->bubble, "span_bubble", result->span_bubble, "exposed",
         result->exposed, "clip_wait", view->clip_waits ? view->clip_time : 0.0, "peak_bytes",
-        (json_int_t)job_most_bytes(view->job), "instructions", (json_int_t)result->instructions,
-        "seconds", forecast->seconds, "rank", ranks_json(view), "path", path_json(view));
+        (json_int_t)planned_most_bytes(view->planned), "instructions",
+        (json_int_t)result->instructions, "seconds", forecast->seconds, "rank", ranks_json(view),
+        "path", path_json(view));
     if (view->unequal.are)
         json_object_set_new(root, "unequal",
                             json_pack("{s:f, s:f, s:i}", "step", view->unequal.step, "equal_step",

@@ -1,4 +1,5 @@
-/* The forecast of a job as its options want it: where costs come from, what is said of it. */
+/* The forecast of a planned run as its options want it: where costs come from, what is said of it.
+ */
 #ifndef VIEW_VIEW_FORECAST_H
 #define VIEW_VIEW_FORECAST_H
 
@@ -6,14 +7,14 @@
 
 #include <jansson.h>
 
-#include "job/job.h"
+#include "planned/planned.h"
 #include "sim/forecast.h"
 
 enum { VIEW_NAME_COLUMNS = 12 }; /* of a row's name */
 
 struct view_forecast {
-    const struct job *job;
-    struct costs costs; /* the job's, with the crowd of its machine */
+    const struct planned_run *planned;
+    struct costs costs; /* the run's, with the crowd of its machine */
     struct forecast forecast;
     struct forecast_unequal unequal; /* what laws of --hetero cost */
     bool clip_waits;  /* STEP awaits the norm of all ranks' gradients, for clipping, which takes */
@@ -22,9 +23,11 @@ struct view_forecast {
 
 /* Local. Whether an option of the forecast is given. */
 bool view_forecast_is_wanted(const struct options *options);
-/* Local. Simulates the job's program; the job must outlive it, and it stays where it is. `apart`:
- * every rank is run by itself, to be set beside what was measured. The caller closes it. */
-enum status view_forecast_open(const struct job *job, bool apart, struct view_forecast *out);
+/* Local. Simulates the run's program; the planned run must outlive it, and it stays where it is.
+ * `apart`: every rank is run by itself, to be set beside what was measured. The caller closes it.
+ */
+enum status view_forecast_open(const struct planned_run *planned, bool apart,
+                               struct view_forecast *out);
 void view_forecast_close(struct view_forecast *view);
 
 /* Local. On one screen; as members of a JSON object that the caller owns. */

@@ -24,7 +24,7 @@ static enum timeline_category category_of(int op) {
 }
 
 static const struct instr_list *body_of(const struct drawing *drawing, int run) {
-    return program_list(drawing->view->job->plan->program, drawing->result->rank[run].rank,
+    return program_list(drawing->view->planned->plan->program, drawing->result->rank[run].rank,
                         LIST_BODY);
 }
 
@@ -133,7 +133,7 @@ static void add_memory(struct drawing *drawing, int run) {
 
 /* "rank 2 and 3 like it · stage 2, 5" */
 static char *label_of(const struct drawing *drawing, const struct sim_rank *rank) {
-    const struct grid *grid = &drawing->view->job->plan->program->grid;
+    const struct grid *grid = &drawing->view->planned->plan->program->grid;
     struct grid_cell cell = grid_cell(grid, rank->rank);
     char *label = rank->like > 1 ? mem_format("rank %d and %d like it", rank->rank, rank->like - 1)
                                  : mem_format("rank %d", rank->rank);
@@ -151,7 +151,7 @@ static void add_row(struct drawing *drawing, int run) {
     const struct cluster *cluster = drawing->view->costs.cluster;
     SCOPED_FREE char *label = label_of(drawing, rank);
     drawing->row[run].label = arena_text(&drawing->arena, label);
-    const struct options *options = &drawing->view->job->options;
+    const struct options *options = &drawing->view->planned->options;
     if (option_is_set(options, OPTION_memory_limit_bytes))
         drawing->row[run].limit_bytes = options->memory_limit_bytes;
     else if (cluster)
@@ -196,10 +196,10 @@ static struct timeline_figures figures_of(const struct drawing *drawing) {
 }
 
 static void set_texts(struct drawing *drawing) {
-    const struct run_config *config = &drawing->view->job->plan->config;
+    const struct run_config *config = &drawing->view->planned->plan->config;
     const struct view_forecast *view = drawing->view;
     SCOPED_FREE char *title = mem_format("%s, %s: forecast of a step", config->model->name,
-                                         view->job->options.strategy),
+                                         view->planned->options.strategy),
                      *ranks = view_forecast_shape_text(view),
                      *shape = mem_format("ranks: %s", ranks),
                      *unit = mem_format("times in 1/%g of the units of --costs", drawing->scale),

@@ -19,7 +19,7 @@
 #include "plan/resolve.h"
 #include "tensor/safetensors.h"
 
-struct job {
+struct planned_run {
     struct options options;
     const struct model *model;
     struct dataset *dataset;
@@ -45,24 +45,25 @@ static void *add(struct list *list, char *name, enum dtype dtype, struct shape s
     return data;
 }
 
-static enum status open_job(const char *line, const char *inputs, struct job *job) {
+static enum status open_job(const char *line, const char *inputs, struct planned_run *planned) {
     struct resolve_place place = {.rank = 0, .ranks = 1, .threads = 1};
     struct run_config config;
-    TRY(options_of_line(COMMAND_TRAIN, line, &job->options));
-    job->model = model_find(job->options.model);
-    TRY(resolve_data(&job->options, job->model, &job->dataset));
-    TRY(resolve_run(&job->options, job->model, job->dataset, &place, &config));
-    TRY(plan_new(&config, NULL, &job->plan));
-    job->state = train_fresh();
-    TRY(engine_open(&(struct engine_config){.plan = job->plan, .state = &job->state},
-                    &job->engine));
-    TRY(checkpoint_load_weights(job->engine, job->options.weights));
-    return safetensors_open(inputs, &job->inputs);
+    TRY(options_of_line(COMMAND_TRAIN, line, &planned->options));
+    planned->model = model_find(planned->options.model);
+    TRY(resolve_data(&planned->options, planned->model, &planned->dataset));
+    TRY(resolve_run(&planned->options, planned->model, planned->dataset, &place, &config));
+    TRY(plan_new(&config, NULL, &planned->plan));
+    planned->state = train_fresh();
+    TRY(engine_open(&(struct engine_config){.plan = planned->plan, .state = &planned->state},
+                    &planned->engine));
+    TRY(checkpoint_load_weights(planned->engine, planned->options.weights));
+    return safetensors_open(inputs, &planned->inputs);
 }
 
 /* Parameters and buffers out of the store. */
-static enum status set_tensors(const struct job *job, struct run_graph *run, bool params) {
-    const struct store *store = engine_store(job->engine);
+static enum status set_tensors(const struct planned_run *planned, struct run_graph *run,
+                               bool params) {
+    const struct store *store = engine_store(planned->engine);
     const struct graph *graph = run->graph;
     int array = state_array(store->layout, params ? ARRAY_PARAM : ARRAY_BUFFER, 0);
     for (int i = 0; i < (params ? graph->param_count : graph->buffer_count); i++) {
@@ -82,17 +83,17 @@ static double labels_in(const int32_t *labels, int64_t count) {
 }
 
 /* A sample input out of the file, and the counts of the losses whose labels it is. */
-static enum status set_input(const struct job *job, struct run_graph *run, int value,
+static enum status set_input(const struct planned_run *planned, struct run_graph *run, int value,
                              double *counts) {
     const struct graph *graph = run->graph;
     const struct value *input = &graph->values[value];
     size_t at, bytes = tensor_type_bytes(&input->type);
     for (int k = 0; k < graph->loss_count; k++)
         if (graph->losses[k].seed == value) return STATUS_OK;
-    if (!safetensors_find(job->inputs, input->name, &at))
+    if (!safetensors_find(planned->inputs, input->name, &at))
         return fail(STATUS_DATA, "no input %s", input->name);
     void *plain = mem_new(bytes);
-    TRY(safetensors_read(job->inputs, at, plain, bytes));
+    TRY(safetensors_read(planned->inputs, at, plain, bytes));
     run_graph_set(run, value, plain);
     for (int k = 0; k < graph->loss_count; k++)
         if (strcmp(graph->losses[k].label, input->name) == 0)
@@ -126,20 +127,20 @@ static void get_gradients(struct run_graph *run, struct list *out) {
     }
 }
 
-static enum status run_phase(const struct job *job, bool training, struct list *out) {
-    struct model_config shape = job->plan->config.shape;
+static enum status run_phase(const struct planned_run *planned, bool training, struct list *out) {
+    struct model_config shape = planned->plan->config.shape;
     struct graph *graph;
     struct run_graph run;
     double counts[GRAPH_MAX_LOSSES] = {0};
-    shape.batch = job->plan->config.batch;
+    shape.batch = planned->plan->config.batch;
     shape.training = training;
-    TRY(model_build(job->model, &shape, &graph));
-    graph->dtype = job->dtype;
-    TRY(run_graph_open_on(graph, job->device ? job->device : job->plan->device, &run));
-    TRY(set_tensors(job, &run, true));
-    TRY(set_tensors(job, &run, false));
+    TRY(model_build(planned->model, &shape, &graph));
+    graph->dtype = planned->dtype;
+    TRY(run_graph_open_on(graph, planned->device ? planned->device : planned->plan->device, &run));
+    TRY(set_tensors(planned, &run, true));
+    TRY(set_tensors(planned, &run, false));
     for (int i = 0; i < graph->input_count; i++)
-        TRY(set_input(job, &run, graph->inputs[i], counts));
+        TRY(set_input(planned, &run, graph->inputs[i], counts));
     for (int k = 0; k < graph->loss_count && training; k++)
         run_graph_set(&run, graph->losses[k].seed, &(float){(float)(1 / counts[k])});
     run_graph_run(&run);
@@ -149,24 +150,24 @@ static enum status run_phase(const struct job *job, bool training, struct list *
     return STATUS_OK;
 }
 
-static enum status open_device(const char *name, const char *type, struct job *job) {
+static enum status open_device(const char *name, const char *type, struct planned_run *planned) {
     bool bf16 = strcmp(type, "bf16") == 0, f16 = strcmp(type, "f16") == 0;
-    job->dtype = bf16 ? DTYPE_BF16 : f16 ? DTYPE_F16 : DTYPE_F32;
-    TRY(device_open(name, 0, 1, &job->device));
-    job->device->tf32 = strcmp(type, "tf32") == 0;
-    return job->device->backend->takes(job->device, job->dtype);
+    planned->dtype = bf16 ? DTYPE_BF16 : f16 ? DTYPE_F16 : DTYPE_F32;
+    TRY(device_open(name, 0, 1, &planned->device));
+    planned->device->tf32 = strcmp(type, "tf32") == 0;
+    return planned->device->backend->takes(planned->device, planned->dtype);
 }
 
 int main(int argc, char **argv) {
-    struct job job = {0};
+    struct planned_run planned = {0};
     struct list list = {0};
     if (argc != 4 && argc != 6)
         return status_exit_code(
             fail(STATUS_USAGE, "usage: step \"OPTIONS\" INPUTS OUT [DEVICE TYPE]"));
-    enum status status = open_job(argv[1], argv[2], &job);
-    if (status == STATUS_OK && argc == 6) status = open_device(argv[4], argv[5], &job);
-    if (status == STATUS_OK) status = run_phase(&job, false, &list);
-    if (status == STATUS_OK) status = run_phase(&job, true, &list);
+    enum status status = open_job(argv[1], argv[2], &planned);
+    if (status == STATUS_OK && argc == 6) status = open_device(argv[4], argv[5], &planned);
+    if (status == STATUS_OK) status = run_phase(&planned, false, &list);
+    if (status == STATUS_OK) status = run_phase(&planned, true, &list);
     struct safetensors_content content = {.items = list.items, .item_count = list.count};
     if (status == STATUS_OK) status = safetensors_write(argv[3], &content, NULL);
     for (size_t i = 0; i < list.count; i++) {
@@ -174,11 +175,11 @@ int main(int argc, char **argv) {
         free((void *)list.items[i].data);
     }
     free(list.items);
-    safetensors_close(&job.inputs);
-    device_close(&job.device);
-    engine_close(&job.engine);
-    plan_free(&job.plan);
-    dataset_free(&job.dataset);
-    options_free(&job.options);
+    safetensors_close(&planned.inputs);
+    device_close(&planned.device);
+    engine_close(&planned.engine);
+    plan_free(&planned.plan);
+    dataset_free(&planned.dataset);
+    options_free(&planned.options);
     return status_exit_code(status);
 }

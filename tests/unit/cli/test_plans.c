@@ -7,7 +7,7 @@
 #include "../exec/kit.h"
 #include "base/file.h"
 #include "cli/cli.h"
-#include "job/job.h"
+#include "planned/planned.h"
 
 #define LINE                                                                                       \
     "--model mlp --device ref --threads 1 --batch 8 --data "                                       \
@@ -73,15 +73,15 @@ Test(cli_plans, processes) {
     static const char *const lines[] = {LINE TWO "gpipe", LINE TWO "zb-h1", LINE TWO "auto"};
     for (size_t i = 0; i < 9; i++) {
         struct options options;
-        struct job job;
+        struct planned_run planned;
         int before = plan_count();
         kit_options(lines[i / 3], &options);
-        cr_assert_eq(job_open(&options, &processes[i % 3], &job), STATUS_OK);
+        cr_assert_eq(planned_open(&options, &processes[i % 3], &planned), STATUS_OK);
         cr_expect_eq(plan_count() - before, 1, "%s, process %zu: %d", lines[i / 3], i % 3,
                      plan_count() - before);
         /* Every rank is known all the same to who speaks for them. */
-        cr_expect_eq(job.position != NULL, i % 3 < 2);
-        job_close(&job);
+        cr_expect_eq(planned.position != NULL, i % 3 < 2);
+        planned_close(&planned);
         options_free(&options);
     }
 }

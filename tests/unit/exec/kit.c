@@ -64,10 +64,10 @@ enum status kit_engine(const struct plan *plan, struct train_state *state, struc
 static struct kit_run *open_line(const struct engine_observer *observer, const char *line) {
     struct kit_run *run = MEM_NEW(struct kit_run);
     kit_options(line, &run->options);
-    cr_assert_eq(kit_plan(&run->options, 0, 1, NULL, &run->job), STATUS_OK);
+    cr_assert_eq(kit_plan(&run->options, 0, 1, NULL, &run->planned), STATUS_OK);
     run->state = train_fresh();
     if (observer) run->state.observer = *observer;
-    cr_assert_eq(kit_engine(run->job.plan, &run->state, NULL, &run->engine), STATUS_OK);
+    cr_assert_eq(kit_engine(run->planned.plan, &run->state, NULL, &run->engine), STATUS_OK);
     return run;
 }
 
@@ -91,7 +91,7 @@ struct kit_run *kit_open(const char *format, ...) {
 
 void kit_close(struct kit_run **run) {
     engine_close(&(*run)->engine);
-    kit_plan_free(&(*run)->job);
+    kit_plan_free(&(*run)->planned);
     options_free(&(*run)->options);
     free(*run);
     *run = NULL;
@@ -99,7 +99,7 @@ void kit_close(struct kit_run **run) {
 
 struct step_result kit_steps(struct kit_run *run, int64_t steps) {
     struct step_result result = {0};
-    int64_t total = run->job.plan->config.steps;
+    int64_t total = run->planned.plan->config.steps;
     for (int64_t i = 0; i != steps && engine_next_step(run->engine) < total; i++)
         cr_assert_eq(engine_step(run->engine, &result), STATUS_OK);
     return result;

@@ -25,7 +25,7 @@ void kit_plan_free(struct kit_plan *plan);
 /* Opened with the options of `stretto train`; kit_open asserts that it works. */
 struct kit_run {
     struct options options;
-    struct kit_plan job;
+    struct kit_plan planned;
     struct train_state state;
     struct engine *engine;
 };

@@ -25,7 +25,7 @@ Test(exec_clock, the_clock_is_read_once_an_instruction) {
     struct engine_observer observer = {.context = &gaps, .instr = note_gap};
     struct kit_run *run =
         kit_open_watched(&observer, "--model mlp --device ref --threads 1 --steps 2");
-    struct rank_program *own = program_edit(run->job.plan->program, 0);
+    struct rank_program *own = program_edit(run->planned.plan->program, 0);
     for (int i = 0; i < 100; i++) program_add(own, LIST_BODY, INSTR_FREE);
     kit_steps(run, 1);
     cr_expect_eq(gaps.seen, 100);

@@ -19,9 +19,9 @@ static struct kit_run *open_forward(const char *line) {
     struct kit_run *run = MEM_NEW(struct kit_run);
     kit_options(line, &run->options);
     run->options.command = COMMAND_EVAL;
-    cr_assert_eq(kit_plan(&run->options, 0, 1, NULL, &run->job), STATUS_OK);
+    cr_assert_eq(kit_plan(&run->options, 0, 1, NULL, &run->planned), STATUS_OK);
     run->state = train_fresh();
-    cr_assert_eq(kit_engine(run->job.plan, &run->state, NULL, &run->engine), STATUS_OK);
+    cr_assert_eq(kit_engine(run->planned.plan, &run->state, NULL, &run->engine), STATUS_OK);
     return run;
 }
 
@@ -80,7 +80,7 @@ static void check_line(const char *line, int64_t samples, int64_t labels) {
     cr_expect_eq(seen.samples, samples);
     cr_expect_eq((double)seen.right / (double)labels, have.acc1);
     cr_expect_eq(seen.rounds, (samples - 1) / 64);
-    check_memory(forward->job.plan, trained->job.plan);
+    check_memory(forward->planned.plan, trained->planned.plan);
     kit_close(&trained);
     kit_close(&forward);
     folder_remove(folder);

@@ -18,7 +18,7 @@ static enum status run_or_fail(struct kernel *kernel, void *const in[], void *co
 
 /* The caller's table must live as long as the run. */
 static void fail_after(struct kit_run *run, int runs, struct backend *table) {
-    struct device *device = run->job.plan->device;
+    struct device *device = run->planned.plan->device;
     *table = *device->backend;
     kernel_run_of = table->kernel_run;
     table->kernel_run = run_or_fail;
@@ -27,7 +27,7 @@ static void fail_after(struct kit_run *run, int runs, struct backend *table) {
 }
 
 static int kernels_of(const struct kit_run *run) {
-    const struct graph *graph = run->job.plan->micro[0].graph;
+    const struct graph *graph = run->planned.plan->micro[0].graph;
     int count = 0;
     for (int n = 0; n < graph->node_count; n++) count += graph->nodes[n].kernel != NULL;
     return count;

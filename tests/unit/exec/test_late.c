@@ -186,8 +186,8 @@ Test(exec_late, device_memory_is_predicted, .timeout = 120) {
     late_add();
     for (size_t i = 1; i < sizeof lines / sizeof *lines; i++) {
         struct kit_run *run = kit_open("%s --device late --threads 1", lines[i]);
-        struct device *device = run->job.plan->device;
-        size_t begun, peak, all, predicted = plan_bytes(run->job.plan);
+        struct device *device = run->planned.plan->device;
+        size_t begun, peak, all, predicted = plan_bytes(run->planned.plan);
         kit_steps(run, 2);
         device->backend->memory_bytes(device, &begun, &all);
         kit_steps(run, -1);

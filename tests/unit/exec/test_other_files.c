@@ -54,7 +54,7 @@ static void expect_refused(const char *files, const char *message) {
     cr_expect_eq(resume(victim), -1, "%s", files);
     cr_expect(strstr(said, words), "\"%s\" is not in: %s", words, said);
     cr_expect(!strstr(said, "resuming from"), "%s", said);
-    config.plan = victim->job.plan;
+    config.plan = victim->planned.plan;
     said[0] = 0;
     log_capture(said, sizeof said);
     cr_expect_eq(checkpoint_resume(&config, NULL, &state, &found), STATUS_DATA, "%s", files);

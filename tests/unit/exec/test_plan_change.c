@@ -245,7 +245,7 @@ static int64_t steps_of_two(const char *line, const char *other, int64_t after) 
     struct course course = {0};
     struct train_result result;
     kit_options(other, &options);
-    cr_assert_eq(kit_plan(&options, 0, 1, run->job.dataset, &next), STATUS_OK);
+    cr_assert_eq(kit_plan(&options, 0, 1, run->planned.dataset, &next), STATUS_OK);
     struct switching switching = {next.plan, after};
     struct train_config config = {.next_plan = switch_plan, .context = &switching};
     struct train_observer observer = {
@@ -273,7 +273,7 @@ Test(exec_plan_change, counts_samples) {
     struct kit_plan large;
     char said[512] = "";
     kit_options(VIT "--deal 1x4 --batch 64", &options);
-    cr_assert_eq(kit_plan(&options, 0, 1, run->job.dataset, &large), STATUS_OK);
+    cr_assert_eq(kit_plan(&options, 0, 1, run->planned.dataset, &large), STATUS_OK);
     kit_steps(run, 1);
     log_capture(said, sizeof said);
     cr_expect_eq(engine_change_plan(&run->engine, large.plan), STATUS_USAGE);

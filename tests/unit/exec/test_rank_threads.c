@@ -12,7 +12,7 @@ struct member {
     const struct options *options;
     struct rank_threads *threads;
     int rank, failing; /* `failing`: the rank that fails before it opens its engine; -1: none */
-    struct kit_plan job;
+    struct kit_plan planned;
     struct train_state state;
     struct engine *engine;
     enum status status;
@@ -29,9 +29,9 @@ static enum status open_task(void *context, int rank) {
     member->thread = pthread_self();
     member->state = train_fresh();
     if (rank == member->failing) return STATUS_DATA;
-    TRY(kit_plan(member->options, rank, RANKS, NULL, &member->job));
+    TRY(kit_plan(member->options, rank, RANKS, NULL, &member->planned));
     struct engine_config config = {
-        .plan = member->job.plan, .state = &member->state, .meeting = {member, open_comm}};
+        .plan = member->planned.plan, .state = &member->state, .meeting = {member, open_comm}};
     member->status = engine_open(&config, &member->engine);
     return member->status;
 }
@@ -41,7 +41,7 @@ static enum status close_task(void *context, int rank) {
     /* also of one that could not be opened: the position of the rank is asked for */
     if (member->engine) cr_expect_eq(engine_next_step(member->engine), 0);
     engine_close(&member->engine);
-    kit_plan_free(&member->job);
+    kit_plan_free(&member->planned);
     return STATUS_OK;
 }
 

@@ -64,7 +64,7 @@ Test(exec_recompute, needs_nothing_of_the_shared_memory_but_from_r_to_backward) 
     for (int i = 0; i < 2; i++) {
         struct ending kept = end_of(kit_open(BN "%s", schedules[i]));
         run = kit_open_watched(&observer, BN "%s --recompute always", schedules[i]);
-        cr_expect_gt(run->job.plan->shared_bytes, 0);
+        cr_expect_gt(run->planned.plan->shared_bytes, 0);
         expect_same(end_of(run), kept, schedules[i]);
         run = NULL;
     }
@@ -78,14 +78,14 @@ static size_t slot_bytes(const struct plan *plan, enum slot_form form) {
 
 static size_t activations(const char *line) {
     struct kit_run *run = kit_open("%s", line);
-    size_t bytes = run->job.plan->memory.activations;
+    size_t bytes = run->planned.plan->memory.activations;
     kit_close(&run);
     return bytes;
 }
 
 Test(exec_recompute, slots_keep_what_came_in) {
     struct kit_run *run = kit_open(BN "gpipe --recompute except-last");
-    const struct plan *plan = run->job.plan;
+    const struct plan *plan = run->planned.plan;
     cr_expect_eq(plan->sizes[0].slots, 3);
     cr_expect_eq(plan->forms.of[0], FORM_KEPT);
     cr_expect_eq(plan->forms.of[1], FORM_LIGHT);
@@ -108,9 +108,11 @@ Test(exec_recompute, slots_keep_what_came_in) {
 Test(exec_recompute, slots_of_split_backwards_keep_what_the_weights_need) {
     struct kit_run *never = kit_open(BN "zbv"), *split = kit_open(BN "zbv --recompute always"),
                    *whole = kit_open(BN "interleaved --recompute always");
-    cr_expect_lt(split->job.plan->memory.activations, never->job.plan->memory.activations);
-    cr_expect_lt(slot_bytes(split->job.plan, FORM_LIGHT), slot_bytes(never->job.plan, FORM_KEPT));
-    cr_expect_gt(slot_bytes(split->job.plan, FORM_LIGHT), slot_bytes(whole->job.plan, FORM_LIGHT));
+    cr_expect_lt(split->planned.plan->memory.activations, never->planned.plan->memory.activations);
+    cr_expect_lt(slot_bytes(split->planned.plan, FORM_LIGHT),
+                 slot_bytes(never->planned.plan, FORM_KEPT));
+    cr_expect_gt(slot_bytes(split->planned.plan, FORM_LIGHT),
+                 slot_bytes(whole->planned.plan, FORM_LIGHT));
     kit_close(&never);
     kit_close(&split);
     kit_close(&whole);
@@ -120,15 +122,15 @@ Test(exec_recompute, costs_the_forwards_that_run_again) {
     struct kit_run *never = kit_open(BN "gpipe"),
                    *some = kit_open(BN "gpipe --recompute except-last"),
                    *always = kit_open(BN "gpipe --recompute always");
-    double forward = graph_flops(always->job.plan->micro[0].graph, PHASE_FORWARD);
-    double again = plan_recompute_flops(always->job.plan);
-    cr_expect_eq(plan_recompute_flops(never->job.plan), 0);
-    cr_expect_float_eq(plan_recompute_flops(some->job.plan), again * 2 / 3, 1);
+    double forward = graph_flops(always->planned.plan->micro[0].graph, PHASE_FORWARD);
+    double again = plan_recompute_flops(always->planned.plan);
+    cr_expect_eq(plan_recompute_flops(never->planned.plan), 0);
+    cr_expect_float_eq(plan_recompute_flops(some->planned.plan), again * 2 / 3, 1);
     cr_expect_leq(again, 3 * forward);
     cr_expect_geq(again, 0.9 * 3 * forward, "almost all of it is read by backward");
-    cr_expect_float_eq(plan_step_flops(always->job.plan), plan_step_flops(never->job.plan) + again,
-                       1);
-    cr_expect_gt(plan_step_ns(always->job.plan), plan_step_ns(never->job.plan));
+    cr_expect_float_eq(plan_step_flops(always->planned.plan),
+                       plan_step_flops(never->planned.plan) + again, 1);
+    cr_expect_gt(plan_step_ns(always->planned.plan), plan_step_ns(never->planned.plan));
     kit_close(&never);
     kit_close(&some);
     kit_close(&always);
@@ -149,13 +151,13 @@ static char *text_of(const struct program *program) {
  * their slots are good for both. */
 Test(exec_recompute, a_program_of_its_own_may_recompute_where_the_short_step_does_not) {
     struct kit_run *always = kit_open(BN "gpipe --recompute always");
-    program_set_last(always->job.plan->program, NULL);
-    char *text = text_of(always->job.plan->program), *folder = kit_folder(), *path;
+    program_set_last(always->planned.plan->program, NULL);
+    char *text = text_of(always->planned.plan->program), *folder = kit_folder(), *path;
     path = mem_format("%s/program.txt", folder);
     FILE *file = fopen(path, "w");
     fputs(text, file);
     fclose(file);
-    struct run_config config = always->job.plan->config;
+    struct run_config config = always->planned.plan->config;
     config.recompute = RECOMPUTE_NEVER;
     struct bytes bytes = {(unsigned char *)text, strlen(text)};
     struct plan *plan;

@@ -18,7 +18,7 @@ enum { MOST_RANKS = 4 };
 
 struct member {
     int rank;
-    struct kit_plan job;
+    struct kit_plan planned;
     struct comm *comm;
     struct train_state state;
     struct engine *engine;
@@ -41,9 +41,9 @@ static void note(void *context, const struct instr *instr, int64_t step, int64_t
 static enum status train(struct member *member) {
     member->state = train_fresh();
     member->state.observer = (struct engine_observer){.context = member, .instr = note};
-    TRY(kit_engine(member->job.plan, &member->state, &member->comm, &member->engine));
+    TRY(kit_engine(member->planned.plan, &member->state, &member->comm, &member->engine));
     TRY(engine_start(member->engine));
-    while (engine_next_step(member->engine) < member->job.plan->config.steps)
+    while (engine_next_step(member->engine) < member->planned.plan->config.steps)
         TRY(engine_step(member->engine, &member->result));
     TRY(engine_evaluate(member->engine, &member->eval));
     engine_norm(member->engine, member->result.step, &member->result.grad_norm);
@@ -74,10 +74,11 @@ static struct rank_set *ranks_open(const char *line, int ranks) {
     for (int r = 0; r < ranks; r++) {
         struct member *member = &set->member[r];
         member->rank = r;
-        cr_assert_eq(kit_plan(&set->options, r, ranks, set->member[0].job.dataset, &member->job),
-                     STATUS_OK);
+        cr_assert_eq(
+            kit_plan(&set->options, r, ranks, set->member[0].planned.dataset, &member->planned),
+            STATUS_OK);
     }
-    plan_most_shared_bytes(set->member[0].job.plan, &heap, &channels);
+    plan_most_shared_bytes(set->member[0].planned.plan, &heap, &channels);
     cr_assert_eq(comm_open_threads(ranks, heap, channels, set->comm), STATUS_OK);
     for (int r = 0; r < ranks; r++) set->member[r].comm = set->comm[r];
     return set;
@@ -91,7 +92,7 @@ static void ranks_run(struct rank_set *set) {
 
 static void ranks_free(struct rank_set **set) {
     for (int r = 0; r < (*set)->ranks; r++) engine_close(&(*set)->member[r].engine);
-    for (int r = (*set)->ranks - 1; r >= 0; r--) kit_plan_free(&(*set)->member[r].job);
+    for (int r = (*set)->ranks - 1; r >= 0; r--) kit_plan_free(&(*set)->member[r].planned);
     options_free(&(*set)->options);
     free(*set);
     *set = NULL;
@@ -121,7 +122,7 @@ static void expect_calls(const struct rank_set *set) {
     int served = 0;
     for (int r = 1; r < set->ranks; r++) served += set->member[r].serves;
     cr_expect_eq(set->member[0].calls, served);
-    cr_expect_geq(served, 3 * plan_calls(set->member[0].job.plan));
+    cr_expect_geq(served, 3 * plan_calls(set->member[0].planned.plan));
     cr_expect_eq(set->member[0].serves, 0);
 }
 

@@ -27,7 +27,7 @@ struct member {
     struct rank_set *set;
     int rank;
     struct comm *comm;
-    struct kit_plan job;
+    struct kit_plan planned;
     struct train_state training;
     struct engine *engine;
     struct slice owned[MAX_SLICES];
@@ -73,7 +73,7 @@ static void cut_buckets(struct plan *plan) {
 }
 
 static int own_slices(struct member *member) {
-    struct plan *plan = member->job.plan;
+    struct plan *plan = member->planned.plan;
     if (member->set->slicing != SLICED_BY_BUCKET) {
         bool gap = member->set->slicing == SLICED_WITH_A_GAP && member->rank > 0;
         member->owned[0] = slice_of(member->comm, 0, plan->store->param_elements);
@@ -97,7 +97,7 @@ static void add_collect(struct rank_program *rank, int bucket) {
 }
 
 static void slice_plan(struct member *member) {
-    struct plan *plan = member->job.plan;
+    struct plan *plan = member->planned.plan;
     int count = own_slices(member);
     struct state_config config = {
         .graph = plan->micro[0].graph,
@@ -120,7 +120,7 @@ static void *member_main(void *argument) {
     struct engine *engine = NULL;
     if (member->set->slicing != WHOLE) slice_plan(member);
     member->training = train_fresh();
-    member->status = kit_engine(member->job.plan, &member->training, &member->comm, &engine);
+    member->status = kit_engine(member->planned.plan, &member->training, &member->comm, &engine);
     member->engine = engine;
     if (member->status == STATUS_OK) member->set->act(member);
     if (member->status != STATUS_OK) comm_abort(engine_comm(member->engine), member->rank);
@@ -140,11 +140,13 @@ static void ranks_open(struct rank_set *set, const char *line, int ranks) {
     for (int r = 0; r < ranks; r++) {
         struct member *member = &set->members[r];
         *member = (struct member){.set = set, .rank = r, .folder = folder};
-        cr_assert_eq(kit_plan(&set->options, r, ranks, set->members[0].job.dataset, &member->job),
-                     STATUS_OK);
+        cr_assert_eq(
+            kit_plan(&set->options, r, ranks, set->members[0].planned.dataset, &member->planned),
+            STATUS_OK);
     }
-    cr_assert_eq(comm_open_threads(ranks, plan_heap_bytes(set->members[0].job.plan), 0, set->comms),
-                 STATUS_OK);
+    cr_assert_eq(
+        comm_open_threads(ranks, plan_heap_bytes(set->members[0].planned.plan), 0, set->comms),
+        STATUS_OK);
     for (int r = 0; r < ranks; r++) set->members[r].comm = set->comms[r];
 }
 
@@ -157,7 +159,7 @@ static void ranks_run(struct rank_set *set) {
 
 static void ranks_free(struct rank_set *set) {
     for (int r = 0; r < set->ranks; r++) engine_close(&set->members[r].engine);
-    for (int r = set->ranks - 1; r >= 0; r--) kit_plan_free(&set->members[r].job);
+    for (int r = set->ranks - 1; r >= 0; r--) kit_plan_free(&set->members[r].planned);
     options_free(&set->options);
 }
 

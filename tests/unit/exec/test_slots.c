@@ -76,7 +76,7 @@ Test(exec_slots, one_slot_has_one_arena_for_all) {
     static const char *const lines[] = {BN, WIDE, BN "--micro-batches 2", DEEP};
     for (int i = 0; i < 4; i++) {
         struct kit_run *run = kit_open("%s", lines[i]);
-        const struct plan *plan = run->job.plan;
+        const struct plan *plan = run->planned.plan;
         struct placement_config config = {.gradients_outside = i < 2};
         cr_expect_eq(plan->sizes[0].slots, 1);
         cr_expect_eq(plan->shared_bytes, 0);
@@ -92,7 +92,7 @@ Test(exec_slots, replicas_of_one_device_share_what_is_transient) {
     static const char *const deals[] = {"2x1", "4x2", "8x1"};
     for (int i = 0; i < 3; i++) {
         struct kit_run *run = kit_open(BN "--deal %s --sync-bn", deals[i]);
-        const struct plan *plan = run->job.plan;
+        const struct plan *plan = run->planned.plan;
         struct placement_config config = {.gradients_outside = i != 1};
         cr_expect_gt(plan->sizes[0].slots, 1);
         cr_expect_gt(plan->shared_bytes, 0);
@@ -107,7 +107,7 @@ Test(exec_slots, the_smaller_form_is_taken) {
     static const struct placement_config config = {.gradients_outside = true};
     for (int slots = 2; slots <= 8; slots += 6) {
         struct kit_run *run = kit_open(SMALL "--deal %dx1", slots);
-        const struct plan *plan = run->job.plan;
+        const struct plan *plan = run->planned.plan;
         cr_expect_eq(plan->sizes[0].slots, slots);
         cr_expect_eq(plan->shared_bytes > 0, slots == 2);
         cr_expect_eq(arena_bytes(plan) < joint_bytes(plan, &config), slots == 2);
@@ -142,7 +142,7 @@ Test(exec_slots, passes_of_several_slots_in_turn_have_the_same_bits) {
         struct kit_run *run = open_with(
             lines[i], "micro-batches 4 sum replica\ngroups world\nrank 0 slots 3 grads 1 buckets 1",
             pipelined);
-        const struct plan *plan = run->job.plan;
+        const struct plan *plan = run->planned.plan;
         struct placement_config config = {.life = {.split = true, .mixed = true}};
         cr_expect_eq(plan->sizes[0].slots, 3);
         cr_expect_leq(arena_bytes(plan), joint_bytes(plan, &config));
@@ -173,7 +173,7 @@ Test(exec_slots, segments_of_several_slots_in_turn_have_the_same_bits) {
              "micro-batches 2 sum replica\ngroups world\nrank 0 slots 2 grads 1 buckets %d",
              BUCKETS);
     struct kit_run *run = open_with(line, header, body);
-    cr_expect_gt(run->job.plan->shared_bytes, 0);
+    cr_expect_gt(run->planned.plan->shared_bytes, 0);
     cr_expect_eq(end_of(run), end_of(kit_open("%s", line)));
 }
 
@@ -191,6 +191,6 @@ Test(exec_slots, the_only_segment_is_all_of_backward) {
                                        NULL};
     struct kit_run *run = open_with(
         line, "micro-batches 1 sum replica\ngroups world\nrank 0 slots 1 grads 1 buckets 1", body);
-    cr_expect_eq(run->job.plan->chunk[0].buckets.count, 1);
+    cr_expect_eq(run->planned.plan->chunk[0].buckets.count, 1);
     cr_expect_eq(end_of(run), end_of(kit_open("%s", line)));
 }

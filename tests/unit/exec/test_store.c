@@ -14,7 +14,7 @@ static const struct optim_config adam = {
     .lr = 0.1, .weight_decay = 0.01, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8};
 
 static struct state_config config_of(const struct kit_run *run, int grads) {
-    return (struct state_config){.graph = run->job.plan->micro[0].graph,
+    return (struct state_config){.graph = run->planned.plan->micro[0].graph,
                                  .optimizer = optim_find("adam"),
                                  .grads = grads,
                                  .decay = {true, false, true},
@@ -31,7 +31,7 @@ static struct comm *lone_comm(size_t heap_bytes) {
 static struct store *open_store(const struct kit_run *run, const struct state_layout *layout,
                                 struct comm *comm) {
     struct store *store = NULL;
-    cr_assert_eq(store_new(layout, run->job.plan->device, comm, &store), STATUS_OK);
+    cr_assert_eq(store_new(layout, run->planned.plan->device, comm, &store), STATUS_OK);
     return store;
 }
 
@@ -70,7 +70,7 @@ Test(exec_store, further_uses_lie_in_the_tail) {
     struct kit_run *run =
         kit_open("--model bert-tiny --data synthetic:kind=tokens,seq=16,vocab=200,predictions=3 "
                  "--device ref --threads 1 --batch 2");
-    const struct state_layout *layout = run->job.plan->store;
+    const struct state_layout *layout = run->planned.plan->store;
     int further = 0;
     for (int u = 0; u < layout->use_count; u++) {
         const struct state_use *use = &layout->uses[u];

@@ -15,7 +15,7 @@ struct member {
     const struct options *options;
     int rank, ranks;
     struct comm *comm;
-    struct kit_plan job;
+    struct kit_plan planned;
     struct train_state state;
     struct engine *engine;
     enum status status;
@@ -34,9 +34,10 @@ static void *member_main(void *argument) {
     struct step_result result;
     member->state = train_fresh();
     member->state.observer = (struct engine_observer){.context = member, .waited = count_exchanges};
-    member->status = kit_engine(member->job.plan, &member->state, &member->comm, &member->engine);
+    member->status =
+        kit_engine(member->planned.plan, &member->state, &member->comm, &member->engine);
     if (member->status == STATUS_OK) member->status = engine_start(member->engine);
-    int64_t total = member->job.plan->config.steps;
+    int64_t total = member->planned.plan->config.steps;
     while (member->status == STATUS_OK && engine_next_step(member->engine) < total)
         member->status = engine_step(member->engine, &result);
     if (member->status != STATUS_OK) comm_abort(engine_comm(member->engine), member->rank);
@@ -60,11 +61,12 @@ static struct rank_set ranks_run(const char *line) {
     for (int r = 0; r < set.ranks; r++) {
         struct member *member = &set.members[r];
         *member = (struct member){.options = &set.options, .rank = r, .ranks = set.ranks};
-        cr_assert_eq(kit_plan(&set.options, r, set.ranks, set.members[0].job.dataset, &member->job),
-                     STATUS_OK);
+        cr_assert_eq(
+            kit_plan(&set.options, r, set.ranks, set.members[0].planned.dataset, &member->planned),
+            STATUS_OK);
     }
     cr_assert_eq(
-        comm_open_threads(set.ranks, plan_heap_bytes(set.members[0].job.plan), 0, set.comms),
+        comm_open_threads(set.ranks, plan_heap_bytes(set.members[0].planned.plan), 0, set.comms),
         STATUS_OK);
     for (int r = 0; r < set.ranks; r++) {
         set.members[r].comm = set.comms[r];
@@ -76,7 +78,7 @@ static struct rank_set ranks_run(const char *line) {
 
 static void ranks_free(struct rank_set *set) {
     for (int r = 0; r < set->ranks; r++) engine_close(&set->members[r].engine);
-    for (int r = set->ranks - 1; r >= 0; r--) kit_plan_free(&set->members[r].job);
+    for (int r = set->ranks - 1; r >= 0; r--) kit_plan_free(&set->members[r].planned);
     options_free(&set->options);
     free(set->members);
     free(set->comms);
@@ -211,7 +213,7 @@ Test(exec_sync_bn, long_vectors_go_in_pieces) {
     cr_expect_lt(params_apart(want, have), 1e-4, "%g", params_apart(want, have));
     cr_expect_lt(buffers_apart(want, have), 1e-4, "%g", buffers_apart(want, have));
     for (int r = 0; r < set.ranks; r++) {
-        int64_t foretold = exchanges_foretold(set.members[r].job.plan, r);
+        int64_t foretold = exchanges_foretold(set.members[r].planned.plan, r);
         cr_expect_gt(foretold, 2 * 20, "resnet18 has 20 batch norms, five of them wide");
         cr_expect_eq(set.members[r].exchanges, foretold);
     }
@@ -221,13 +223,13 @@ Test(exec_sync_bn, long_vectors_go_in_pieces) {
 
 static enum status try_open(const char *line, int ranks, char log[512]) {
     struct options options;
-    struct kit_plan job;
+    struct kit_plan planned;
     kit_options(line, &options);
     memset(log, 0, 512);
     log_capture(log, 512);
-    enum status status = kit_plan(&options, 0, ranks, NULL, &job);
+    enum status status = kit_plan(&options, 0, ranks, NULL, &planned);
     log_capture(NULL, 0);
-    if (status == STATUS_OK) kit_plan_free(&job);
+    if (status == STATUS_OK) kit_plan_free(&planned);
     options_free(&options);
     return status;
 }

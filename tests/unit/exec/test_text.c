@@ -60,16 +60,16 @@ Test(exec_text, the_loss_on_held_out_rows_falls_at_every_look) {
     char *words[] = {"--model", "bert-tiny", "--data", "wiki",      "--batch",
                      "4",       "--steps",   "120",    "--threads", "1"};
     struct options options;
-    struct kit_plan job;
+    struct kit_plan planned;
     struct engine *engine = NULL;
     cr_assert_eq(options_parse(COMMAND_TRAIN, sizeof words / sizeof words[0], words, &options),
                  STATUS_OK);
-    cr_assert_eq(kit_plan(&options, 0, 1, dataset, &job), STATUS_OK);
+    cr_assert_eq(kit_plan(&options, 0, 1, dataset, &planned), STATUS_OK);
     struct train_state state = train_fresh();
-    cr_assert_eq(kit_engine(job.plan, &state, NULL, &engine), STATUS_OK);
+    cr_assert_eq(kit_engine(planned.plan, &state, NULL, &engine), STATUS_OK);
     check_falls(engine);
     engine_close(&engine);
-    kit_plan_free(&job);
+    kit_plan_free(&planned);
     options_free(&options);
     dataset_free(&dataset);
 }

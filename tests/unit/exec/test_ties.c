@@ -22,7 +22,7 @@ enum { MOST_RANKS = 4 };
 struct member {
     int rank;
     struct comm *comm;
-    struct kit_plan job;
+    struct kit_plan planned;
     struct train_state state;
     struct engine *engine;
     double norm;
@@ -34,7 +34,7 @@ struct member {
 };
 
 static struct state_item *item_of(const struct member *member, int *index) {
-    struct state_layout *layout = member->job.plan->store;
+    struct state_layout *layout = member->planned.plan->store;
     *index = kit_find_param(layout, "bert.embeddings.word_embeddings.weight");
     return &layout->params[*index];
 }
@@ -50,9 +50,9 @@ static void spoil(struct member *member, enum array_kind kind) {
 static enum status train(struct member *member) {
     struct step_result result = {0};
     member->state = train_fresh();
-    TRY(kit_engine(member->job.plan, &member->state, &member->comm, &member->engine));
+    TRY(kit_engine(member->planned.plan, &member->state, &member->comm, &member->engine));
     TRY(engine_start(member->engine));
-    while (engine_next_step(member->engine) < member->job.plan->config.steps)
+    while (engine_next_step(member->engine) < member->planned.plan->config.steps)
         TRY(engine_step(member->engine, &result));
     TRY(engine_settle(member->engine));
     engine_norm(member->engine, result.step, &member->norm);
@@ -86,10 +86,11 @@ static void ranks_open(struct rank_set *set, const char *line, int ranks) {
     for (int r = 0; r < ranks; r++) {
         struct member *member = &set->member[r];
         member->rank = r;
-        cr_assert_eq(kit_plan(&set->options, r, ranks, set->member[0].job.dataset, &member->job),
-                     STATUS_OK);
-        size_t own = plan_heap_bytes(member->job.plan),
-               rings = plan_channel_bytes(member->job.plan);
+        cr_assert_eq(
+            kit_plan(&set->options, r, ranks, set->member[0].planned.dataset, &member->planned),
+            STATUS_OK);
+        size_t own = plan_heap_bytes(member->planned.plan),
+               rings = plan_channel_bytes(member->planned.plan);
         if (own > heap) heap = own;
         if (rings > channels) channels = rings;
     }
@@ -106,7 +107,7 @@ static void ranks_run(struct rank_set *set) {
 
 static void ranks_free(struct rank_set *set) {
     for (int r = 0; r < set->ranks; r++) engine_close(&set->member[r].engine);
-    for (int r = set->ranks - 1; r >= 0; r--) kit_plan_free(&set->member[r].job);
+    for (int r = set->ranks - 1; r >= 0; r--) kit_plan_free(&set->member[r].planned);
     options_free(&set->options);
 }
 
@@ -157,10 +158,10 @@ Test(exec_ties, a_copy_is_in_the_estimate) {
     int index;
     for (int r = 0; r < 2; r++) {
         cr_expect_eq(item_of(&set->member[r], &index)->copy, r == 1);
-        bytes += set->member[r].job.plan->memory.params;
-        bytes += set->member[r].job.plan->memory.state;
+        bytes += set->member[r].planned.plan->memory.params;
+        bytes += set->member[r].planned.plan->memory.state;
     }
-    const struct graph *graph = set->member[0].job.plan->micro[0].graph;
+    const struct graph *graph = set->member[0].planned.plan->micro[0].graph;
     for (int p = 0; p < graph->param_count; p++)
         elements += (size_t)state_param_span(graph, p) * (p == index ? 2 : 1);
     cr_expect_eq(bytes, elements * sizeof(float) * 3);

@@ -103,8 +103,8 @@ static char *own_program(const char *line) {
     char *text = NULL;
     size_t bytes;
     FILE *stream = open_memstream(&text, &bytes);
-    program_set_last(run->job.plan->program, NULL);
-    program_print(run->job.plan->program, stream);
+    program_set_last(run->planned.plan->program, NULL);
+    program_print(run->planned.plan->program, stream);
     fclose(stream);
     kit_close(&run);
     return text;
@@ -229,7 +229,7 @@ Test(exec_training, a_program_for_another_deal_is_refused) {
     struct plan *plan = NULL;
     struct bytes bytes = {(unsigned char *)text, strlen(text)};
     log_capture(said, sizeof said);
-    cr_expect_eq(plan_new(&run->job.plan->config,
+    cr_expect_eq(plan_new(&run->planned.plan->config,
                           &(struct plan_given){.name = "p.txt", .program = &bytes}, &plan),
                  STATUS_USAGE);
     log_capture(NULL, 0);
@@ -237,7 +237,7 @@ Test(exec_training, a_program_for_another_deal_is_refused) {
     kit_close(&run);
     run = kit_open(MLP "--deal 2x2 --sum tree");
     log_capture(said, sizeof said);
-    cr_expect_eq(plan_new(&run->job.plan->config,
+    cr_expect_eq(plan_new(&run->planned.plan->config,
                           &(struct plan_given){.name = "p.txt", .program = &bytes}, &plan),
                  STATUS_USAGE);
     log_capture(NULL, 0);
@@ -323,7 +323,7 @@ Test(exec_training, the_short_last_step_has_the_gradient_of_its_samples) {
             "--device ref --threads 1 --batch 16 --epochs 2 --deal %s",
             deals[d]);
         hand.engine = run->engine;
-        cr_assert_eq(run->job.plan->config.steps_per_epoch, 3);
+        cr_assert_eq(run->planned.plan->config.steps_per_epoch, 3);
         for (int step = 0; step < 6; step++) {
             struct step_result result = kit_steps(run, 1);
             int64_t want = step % 3 < 2 ? 16 : (strcmp(deals[d], "4x1") ? 6 : 8); /* padded to R */
@@ -500,7 +500,7 @@ Test(exec_training, groups_of_a_given_program_are_those_of_the_last_step) {
     struct plan *plan = NULL;
     struct bytes bytes = {(unsigned char *)other, strlen(other)};
     log_capture(said, sizeof said);
-    cr_expect_eq(plan_new(&run->job.plan->config,
+    cr_expect_eq(plan_new(&run->planned.plan->config,
                           &(struct plan_given){.name = "p.txt", .program = &bytes}, &plan),
                  STATUS_USAGE);
     log_capture(NULL, 0);
@@ -523,7 +523,7 @@ Test(exec_training, drain_is_run) {
     int seen = 0;
     struct engine_observer observer = {.context = &seen, .instr = count_broadcasts};
     struct kit_run *run = kit_open_watched(&observer, MLP "--steps 2");
-    struct rank_program *own = program_edit(run->job.plan->program, 0);
+    struct rank_program *own = program_edit(run->planned.plan->program, 0);
     program_add(own, LIST_DRAIN, INSTR_BCAST);
     uint64_t before = kit_hash(run);
     cr_assert_eq(engine_drain(run->engine), STATUS_OK);

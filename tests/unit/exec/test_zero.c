@@ -8,7 +8,7 @@
 #include "kit.h"
 
 struct member {
-    struct kit_plan job;
+    struct kit_plan planned;
     struct comm *comm;
     struct train_state state;
     struct engine *engine;
@@ -23,9 +23,9 @@ static enum status run(struct member *member) {
     struct step_result result;
     struct eval_result evaluation;
     member->state = train_fresh();
-    TRY(kit_engine(member->job.plan, &member->state, &member->comm, &member->engine));
+    TRY(kit_engine(member->planned.plan, &member->state, &member->comm, &member->engine));
     TRY(engine_start(member->engine));
-    while (engine_next_step(member->engine) < member->job.plan->config.steps)
+    while (engine_next_step(member->engine) < member->planned.plan->config.steps)
         TRY(engine_step(member->engine, &result));
     TRY(engine_evaluate(member->engine, &evaluation));
     member->loss = evaluation.loss;
@@ -55,10 +55,10 @@ static void ranks_run(struct rank_set *set, const char *line) {
     for (int r = 0; r < set->ranks; r++) {
         struct member *member = &set->member[r];
         member->rank = r;
-        cr_assert_eq(
-            kit_plan(&set->options, r, set->ranks, set->member[0].job.dataset, &member->job),
-            STATUS_OK);
-        size_t own = plan_heap_bytes(member->job.plan);
+        cr_assert_eq(kit_plan(&set->options, r, set->ranks, set->member[0].planned.dataset,
+                              &member->planned),
+                     STATUS_OK);
+        size_t own = plan_heap_bytes(member->planned.plan);
         if (own > heap) heap = own;
     }
     cr_assert_eq(comm_open_threads(set->ranks, heap, 0, comms), STATUS_OK);
@@ -72,7 +72,7 @@ static void ranks_run(struct rank_set *set, const char *line) {
 
 static void ranks_free(struct rank_set *set) {
     for (int r = 0; r < set->ranks; r++) engine_close(&set->member[r].engine);
-    for (int r = set->ranks - 1; r >= 0; r--) kit_plan_free(&set->member[r].job);
+    for (int r = set->ranks - 1; r >= 0; r--) kit_plan_free(&set->member[r].planned);
     options_free(&set->options);
 }
 
@@ -124,7 +124,7 @@ static size_t held_bytes(const struct store *store, enum array_kind kind) {
 }
 
 static void expect_estimate(const struct member *member) {
-    const struct memory_estimate *estimate = &member->job.plan->memory;
+    const struct memory_estimate *estimate = &member->planned.plan->memory;
     const struct store *store = engine_store(member->engine);
     cr_expect_eq(estimate->params, held_bytes(store, ARRAY_PARAM));
     cr_expect_eq(estimate->gradients, held_bytes(store, ARRAY_GRAD));
@@ -162,10 +162,10 @@ Test(exec_zero, a_rank_holds_what_its_stage_says) {
             "--batch 12 --steps 1 --optimizer adamw -n %d --strategy ddp --micro-batches %d %s",
             RANKS, of->micros, of->way);
         ranks_run(&set, line);
-        const struct plan *plan = set.member[0].job.plan;
+        const struct plan *plan = set.member[0].planned.plan;
         double all = (double)plan->store->param_elements, sum = 0;
         for (int r = 0; r < RANKS; r++) {
-            const struct memory_estimate *memory = &set.member[r].job.plan->memory;
+            const struct memory_estimate *memory = &set.member[r].planned.plan->memory;
             expect_estimate(&set.member[r]);
             sum += (double)(memory->params + memory->gradients + memory->state);
         }

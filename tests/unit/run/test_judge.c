@@ -18,27 +18,27 @@ static struct judge_row row(const char *machine, uint64_t memory, int64_t each, 
     return row;
 }
 
-/* A job of rank 0 of four, that the verdict is said with. */
+/* A planned run of rank 0 of four, that the verdict is said with. */
 static struct options options;
-static struct job job;
+static struct planned_run planned;
 
 static void open_job(void) {
     struct rank_info info = {.ranks = WORLD, .local_ranks = 1};
     kit_options("--model mlp --device ref --threads 1 --batch 64 --data "
                 "synthetic:size=8,count=64,test_count=8",
                 &options);
-    cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
+    cr_assert_eq(planned_open(&options, &info, &planned), STATUS_OK);
 }
 
 static void close_job(void) {
-    job_close(&job);
+    planned_close(&planned);
     options_free(&options);
 }
 
 static struct judge_verdict judge(const struct judge_row *all, int64_t left, char *log,
                                   size_t bytes) {
     log_capture(log, bytes);
-    struct judge_verdict verdict = judge_all(&job, all, WORLD, left);
+    struct judge_verdict verdict = judge_all(&planned, all, WORLD, left);
     log_capture(NULL, 0);
     return verdict;
 }
@@ -69,7 +69,7 @@ Test(run_judge, unequal_ranks_are_added_up_as_they_are) {
     int64_t taken;
     struct judge_row all[WORLD] = {row("here", 0, 30, 3), row("here", 0, 10, 1),
                                    row("here", 0, 10, 1), row("here", 0, 20, 2)};
-    struct job_met met = judge_sum(all, WORLD, 0, &taken);
+    struct planned_met met = judge_sum(all, WORLD, 0, &taken);
     cr_expect(met.ranks == 4 && met.need_bytes == 72 * (size_t)MIB && taken == 7 * MIB);
     open_job();
     cr_expect(judge(all, 60 * MIB, log, sizeof log).refused);
@@ -103,11 +103,11 @@ Test(run_judge, what_was_judged_before_is_not_judged_again) {
 /* What a rank tells of itself is what it planned, and of that what it holds. */
 Test(run_judge, a_rank_tells_what_it_planned) {
     open_job();
-    struct judge_row own = judge_row_of(&job, "here", false);
-    plan_use_comm(job.plan, "shm");
-    cr_expect_eq(own.each[0] + own.once, (int64_t)plan_bytes(job.plan));
-    plan_use_comm(job.plan, "hosts");
-    cr_expect_eq(own.each[1] + own.once, (int64_t)plan_bytes(job.plan));
+    struct judge_row own = judge_row_of(&planned, "here", false);
+    plan_use_comm(planned.plan, "shm");
+    cr_expect_eq(own.each[0] + own.once, (int64_t)plan_bytes(planned.plan));
+    plan_use_comm(planned.plan, "hosts");
+    cr_expect_eq(own.each[1] + own.once, (int64_t)plan_bytes(planned.plan));
     cr_expect(own.taken >= 0 && own.taken <= own.each[0]);
     cr_expect(!own.answered && strcmp(own.machine, "here") == 0);
     close_job();

@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "job/paths.h"
+#include "planned/paths.h"
 #include "run/outputs.h"
 #include "stretto.h"
 

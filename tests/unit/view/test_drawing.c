@@ -3,11 +3,11 @@
 #include <string.h>
 
 #include "../exec/kit.h"
-#include "job/events.h"
+#include "planned/events.h"
 #include "view/drawing.h"
 
 static struct options options;
-static struct job job;
+static struct planned_run planned;
 static struct view_forecast view;
 static struct drawing drawing;
 static struct trace *traces[4];
@@ -19,8 +19,8 @@ static void set_up(void) {
     kit_options("--model mlp --device ref --threads 1 --batch 64 --micro-batches 2 -n 4 --strategy "
                 "1f1b --stages 2 --data synthetic:size=8,count=64,test_count=8",
                 &options);
-    cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
-    cr_assert_eq(view_forecast_open(&job, true, &view), STATUS_OK);
+    cr_assert_eq(planned_open(&options, &info, &planned), STATUS_OK);
+    cr_assert_eq(view_forecast_open(&planned, true, &view), STATUS_OK);
     drawing_open(&view, &drawing);
     for (int r = 0; r < 4; r++) {
         struct trace_config config = empty;
@@ -33,7 +33,7 @@ static void tear_down(void) {
     for (int r = 0; r < 4; r++) trace_free(&traces[r]);
     drawing_close(&drawing);
     view_forecast_close(&view);
-    job_close(&job);
+    planned_close(&planned);
     options_free(&options);
 }
 
@@ -41,7 +41,7 @@ TestSuite(view_drawing, .init = set_up, .fini = tear_down);
 
 /* The first instruction of a kind in a rank's program. */
 static const struct instr *first_of(int rank, enum instr_op op) {
-    const struct instr_list *body = program_list(job.plan->program, rank, LIST_BODY);
+    const struct instr_list *body = program_list(planned.plan->program, rank, LIST_BODY);
     for (int i = 0; i < body->count; i++)
         if (body->items[i].op == op) return &body->items[i];
     cr_assert_fail("rank %d has no %s", rank, instr_rows[op].name);
@@ -53,7 +53,7 @@ static void tell(int rank, enum instr_op op, int64_t begin_ns, int64_t end_ns) {
     const struct instr *instr = first_of(rank, op);
     bool posts = instr_row(instr)->queue == QUEUE_COMM;
     struct trace_event event = (posts ? events_posted : events_ran)(instr, 0, begin_ns, end_ns);
-    event.message = events_message(instr, &job.plan->program->grid, rank);
+    event.message = events_message(instr, &planned.plan->program->grid, rank);
     trace_record(traces[rank], &event);
 }
 

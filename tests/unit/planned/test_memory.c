@@ -5,13 +5,13 @@
 #include "../exec/kit.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "job/job.h"
+#include "planned/planned.h"
 
 enum { RANKS = 8 };
 #define MIB ((size_t)1 << 20)
 
 static struct options options;
-static struct job job;
+static struct planned_run planned;
 
 /* Eight ranks of one machine; each of them needs 522 MiB. */
 static void open_eight(const char *more, bool to_start) {
@@ -23,36 +23,36 @@ static void open_eight(const char *more, bool to_start) {
         "test_count=8 %s",
         more);
     kit_options(line, &options);
-    cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
-    size_t now = plan_bytes(job.plan);
+    cr_assert_eq(planned_open(&options, &info, &planned), STATUS_OK);
+    size_t now = plan_bytes(planned.plan);
     cr_assert_lt(now, 522 * MIB);
-    job.plan->memory.activations += 522 * MIB - now;
+    planned.plan->memory.activations += 522 * MIB - now;
 }
 
 static void close_eight(void) {
-    job_close(&job);
+    planned_close(&planned);
     options_free(&options);
 }
 
 static enum status check(char *log, size_t bytes) {
     log_capture(log, bytes);
-    enum status status = job_check_memory(&job);
+    enum status status = planned_check_memory(&planned);
     log_capture(NULL, 0);
     return status;
 }
 
-Test(job_memory, ranks_of_a_machine_are_counted_together) {
+Test(planned_memory, ranks_of_a_machine_are_counted_together) {
     char log[1024] = "";
     open_eight("", true);
-    job.available_bytes = 1536 * MIB;
+    planned.available_bytes = 1536 * MIB;
     cr_expect_eq(check(log, sizeof log), STATUS_MEMORY);
     cr_expect(strstr(log, "the 8 ranks of this machine would need") && strstr(log, "522 MiB each"),
               "%s", log);
     cr_expect(strstr(log, "what is available is 1.5 GiB"), "%s", log);
-    job.available_bytes = 8 * 600 * MIB;
-    cr_expect_eq(job_check_memory(&job), STATUS_OK);
-    job.available_bytes = 0; /* unknown: nothing to compare with */
-    cr_expect_eq(job_check_memory(&job), STATUS_OK);
+    planned.available_bytes = 8 * 600 * MIB;
+    cr_expect_eq(planned_check_memory(&planned), STATUS_OK);
+    planned.available_bytes = 0; /* unknown: nothing to compare with */
+    cr_expect_eq(planned_check_memory(&planned), STATUS_OK);
     close_eight();
 }
 
@@ -63,116 +63,116 @@ Test(run_memory, ranks_that_differ_are_told_apart) {
     kit_options("--model mlp --device ref --threads 1 --batch 64 -n 2 --strategy gpipe "
                 "--data synthetic:size=8,count=64,test_count=8",
                 &options);
-    cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
-    job.position[1].activations += 100 * MIB;
-    job.available_bytes = (int64_t)MIB;
+    cr_assert_eq(planned_open(&options, &info, &planned), STATUS_OK);
+    planned.position[1].activations += 100 * MIB;
+    planned.available_bytes = (int64_t)MIB;
     cr_expect_eq(check(log, sizeof log), STATUS_MEMORY);
     snprintf(both, sizeof both, "%s to %s each",
-             text_size((int64_t)job_position_bytes(&job, 0), low),
-             text_size((int64_t)job_position_bytes(&job, 1), high));
+             text_size((int64_t)planned_position_bytes(&planned, 0), low),
+             text_size((int64_t)planned_position_bytes(&planned, 1), high));
     cr_expect(strstr(log, both), "%s", log);
     cr_expect(strstr(log, "largest at the peak of rank 0: "), "%s", log);
     close_eight();
     kit_options("--model mlp --device ref --threads 1 --batch 64 -n 2 --strategy gpipe "
                 "--data synthetic:size=8,count=64,test_count=8 --memory-limit 1M",
                 &options);
-    cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
-    job.position[1].activations += 100 * MIB;
+    cr_assert_eq(planned_open(&options, &info, &planned), STATUS_OK);
+    planned.position[1].activations += 100 * MIB;
     cr_expect_eq(check(log, sizeof log), STATUS_MEMORY);
     cr_expect(strstr(log, "rank 1 would need"), "%s", log);
     close_eight();
 }
 
 /* Before ranks meet, what is left does not count: siblings may have taken theirs already. */
-Test(job_memory, before_ranks_meet_the_whole_machine_counts) {
+Test(planned_memory, before_ranks_meet_the_whole_machine_counts) {
     char log[1024] = "";
     open_eight("", false);
-    job.available_bytes = 1 * MIB;
-    job.total_bytes = 8 * 600 * MIB;
-    cr_expect_eq(job_check_alone(&job), STATUS_OK);
-    job.total_bytes = 0;
-    cr_expect_eq(job_check_alone(&job), STATUS_OK);
-    job.total_bytes = 1536 * MIB;
+    planned.available_bytes = 1 * MIB;
+    planned.total_bytes = 8 * 600 * MIB;
+    cr_expect_eq(planned_check_alone(&planned), STATUS_OK);
+    planned.total_bytes = 0;
+    cr_expect_eq(planned_check_alone(&planned), STATUS_OK);
+    planned.total_bytes = 1536 * MIB;
     log_capture(log, sizeof log);
-    cr_expect_eq(job_check_alone(&job), STATUS_MEMORY);
+    cr_expect_eq(planned_check_alone(&planned), STATUS_MEMORY);
     log_capture(NULL, 0);
     cr_expect(strstr(log, "the 8 ranks of this machine would need"), "%s", log);
     close_eight();
     open_eight("--memory-limit 521M", false);
-    job.total_bytes = 1024 * 1024 * MIB;
-    cr_expect_eq(job_check_alone(&job), STATUS_MEMORY);
+    planned.total_bytes = 1024 * 1024 * MIB;
+    cr_expect_eq(planned_check_alone(&planned), STATUS_MEMORY);
     close_eight();
 }
 
 /* Another stage may need less than this one. */
-Test(job_memory, before_stages_meet_each_counts_alone) {
+Test(planned_memory, before_stages_meet_each_counts_alone) {
     struct rank_info info = {.rank = 1, .ranks = 2, .local_ranks = 2};
     kit_options("--model mlp --device ref --threads 1 --batch 64 -n 2 --strategy gpipe "
                 "--data synthetic:size=8,count=64,test_count=8",
                 &options);
-    cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
-    job.plan->memory.activations += 500 * MIB;
-    job.total_bytes = 600 * MIB;
-    cr_expect_eq(job_check_alone(&job), STATUS_OK);
-    job.total_bytes = 400 * MIB;
-    cr_expect_eq(job_check_alone(&job), STATUS_MEMORY);
+    cr_assert_eq(planned_open(&options, &info, &planned), STATUS_OK);
+    planned.plan->memory.activations += 500 * MIB;
+    planned.total_bytes = 600 * MIB;
+    cr_expect_eq(planned_check_alone(&planned), STATUS_OK);
+    planned.total_bytes = 400 * MIB;
+    cr_expect_eq(planned_check_alone(&planned), STATUS_MEMORY);
     close_eight();
 }
 
 /* The second machine has the later stages. */
-Test(job_memory, a_machine_counts_its_own_stages) {
+Test(planned_memory, a_machine_counts_its_own_stages) {
     struct rank_info info = {.ranks = 4, .local_ranks = 2, .to_start = true};
     kit_options("--model mlp --device ref --threads 1 --batch 64 --strategy gpipe --stages 4 "
                 "--data synthetic:size=8,count=64,test_count=8",
                 &options);
-    cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
-    job.position[2].activations += 100 * MIB;
-    size_t first = job_machine_bytes(&job);
-    job.first_local = 2;
-    cr_expect_gt(job_machine_bytes(&job), first + 90 * MIB);
+    cr_assert_eq(planned_open(&options, &info, &planned), STATUS_OK);
+    planned.position[2].activations += 100 * MIB;
+    size_t first = planned_machine_bytes(&planned);
+    planned.first_local = 2;
+    cr_expect_gt(planned_machine_bytes(&planned), first + 90 * MIB);
     close_eight();
 }
 
-Test(job_memory, one_rank_is_counted_alone) {
+Test(planned_memory, one_rank_is_counted_alone) {
     open_eight("", false);
-    job.local_ranks = 1;
-    job.available_bytes = 1536 * MIB;
-    cr_expect_eq(job_check_memory(&job), STATUS_OK);
+    planned.local_ranks = 1;
+    planned.available_bytes = 1536 * MIB;
+    cr_expect_eq(planned_check_memory(&planned), STATUS_OK);
     close_eight();
 }
 
-Test(job_memory, what_processes_share_is_counted_once) {
+Test(planned_memory, what_processes_share_is_counted_once) {
     open_eight("", false);
-    size_t one = plan_bytes(job.plan);
-    cr_expect_gt(job.code_bytes, 0);
-    cr_expect_lt(job.code_bytes, job.plan->memory.library);
-    cr_expect_eq(job_machine_bytes(&job), RANKS * one - (RANKS - 1) * job.code_bytes);
-    job.to_start = true; /* then each will also hold what this process held before its plan */
-    cr_expect_eq(job_machine_bytes(&job),
-                 RANKS * (one + job.before.own_bytes) - (RANKS - 1) * job.code_bytes);
+    size_t one = plan_bytes(planned.plan);
+    cr_expect_gt(planned.code_bytes, 0);
+    cr_expect_lt(planned.code_bytes, planned.plan->memory.library);
+    cr_expect_eq(planned_machine_bytes(&planned), RANKS * one - (RANKS - 1) * planned.code_bytes);
+    planned.to_start = true; /* then each will also hold what this process held before its plan */
+    cr_expect_eq(planned_machine_bytes(&planned),
+                 RANKS * (one + planned.before.own_bytes) - (RANKS - 1) * planned.code_bytes);
     close_eight();
 }
 
 /* They have one library among them, and each a part of it in its estimate. */
-Test(job_memory, what_threads_share_is_in_their_estimates_already) {
+Test(planned_memory, what_threads_share_is_in_their_estimates_already) {
     open_eight("", false);
-    size_t alone = job.plan->memory.library;
+    size_t alone = planned.plan->memory.library;
     close_eight();
     open_eight("--spawn threads", false);
-    cr_expect_lt(job.plan->memory.library, alone);
-    cr_expect_eq(job.code_bytes, 0);
-    cr_expect_eq(job_machine_bytes(&job), RANKS * plan_bytes(job.plan));
+    cr_expect_lt(planned.plan->memory.library, alone);
+    cr_expect_eq(planned.code_bytes, 0);
+    cr_expect_eq(planned_machine_bytes(&planned), RANKS * plan_bytes(planned.plan));
     close_eight();
 }
 
-Test(job_memory, a_limit_that_is_given_is_a_ranks_and_replaces_the_machines) {
+Test(planned_memory, a_limit_that_is_given_is_a_ranks_and_replaces_the_machines) {
     char log[1024] = "";
     open_eight("--memory-limit 523M", true);
-    job.available_bytes = 1 * MIB;
-    cr_expect_eq(job_check_memory(&job), STATUS_OK);
+    planned.available_bytes = 1 * MIB;
+    cr_expect_eq(planned_check_memory(&planned), STATUS_OK);
     close_eight();
     open_eight("--memory-limit 521M", true);
-    job.available_bytes = 1024 * 1024 * MIB;
+    planned.available_bytes = 1024 * 1024 * MIB;
     cr_expect_eq(check(log, sizeof log), STATUS_MEMORY);
     cr_expect(strstr(log, "a rank would need 522 MiB, --memory-limit is 521 MiB"), "%s", log);
     close_eight();
@@ -181,32 +181,32 @@ Test(job_memory, a_limit_that_is_given_is_a_ranks_and_replaces_the_machines) {
 /* --- clusters --- */
 
 /* Each rank by its own device: the third of four lacks most, though another has less. */
-Test(job_memory, a_cluster_judges_each_rank_by_its_device) {
+Test(planned_memory, a_cluster_judges_each_rank_by_its_device) {
     static const char text[] =
         "classes:\n"
         "  - {name: a, ranks: 2, gflops_per_s: 1, memory_gib: 1, memory_gb_per_s: 1}\n"
         "  - {name: b, ranks: 2, gflops_per_s: 1, memory_gib: 0.5, memory_gb_per_s: 1}\n"
         "links: {in_host: {latency_us: 1, bandwidth_gb_per_s: 1}}\n";
     struct cluster cluster;
-    struct job_fit fit;
+    struct planned_fit fit;
     char log[1024] = "";
     struct rank_info info = {.ranks = 4, .local_ranks = 4, .to_start = true};
     kit_options("--model mlp --device ref --threads 1 --batch 64 --strategy gpipe --stages 4 "
                 "--data synthetic:size=8,count=64,test_count=8",
                 &options);
-    cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
+    cr_assert_eq(planned_open(&options, &info, &planned), STATUS_OK);
     cr_assert_eq(cluster_parse("c.yml", text, strlen(text), &cluster), STATUS_OK);
-    cr_expect(!job_fit(&job, &fit));
-    job.costs->cluster = &cluster;
-    job.options.cluster = "c.yml";
-    job.options.command = COMMAND_SIMULATE;
-    job.available_bytes = 1; /* this machine does not count */
-    cr_expect(job_fit(&job, &fit) && fit.fits && fit.lacking == 0 && !fit.limited);
+    cr_expect(!planned_fit(&planned, &fit));
+    planned.costs->cluster = &cluster;
+    planned.options.cluster = "c.yml";
+    planned.options.command = COMMAND_SIMULATE;
+    planned.available_bytes = 1; /* this machine does not count */
+    cr_expect(planned_fit(&planned, &fit) && fit.fits && fit.lacking == 0 && !fit.limited);
     cr_expect_eq(check(log, sizeof log), STATUS_OK);
-    job.position[0].activations += 900 * MIB; /* fits its device */
-    cr_expect(job_fit(&job, &fit) && fit.fits && fit.rank == 0);
-    job.position[2].activations += 600 * MIB; /* does not */
-    cr_expect(job_fit(&job, &fit) && !fit.fits && fit.rank == 2 && fit.lacking == 1);
+    planned.position[0].activations += 900 * MIB; /* fits its device */
+    cr_expect(planned_fit(&planned, &fit) && fit.fits && fit.rank == 0);
+    planned.position[2].activations += 600 * MIB; /* does not */
+    cr_expect(planned_fit(&planned, &fit) && !fit.fits && fit.rank == 2 && fit.lacking == 1);
     cr_expect_eq(fit.has_bytes, 512 * MIB);
     cr_expect_str_eq(fit.class, "b");
     cr_expect_eq(check(log, sizeof log), STATUS_MEMORY);
@@ -214,16 +214,16 @@ Test(job_memory, a_cluster_judges_each_rank_by_its_device) {
                   strstr(log, "the memory of its device (b of c.yml) is 512 MiB"),
               "%s", log);
     /* Who trains does so on this machine, and in virtual time for the device too. */
-    job.options.command = COMMAND_TRAIN;
-    job.available_bytes = 4096 * MIB;
+    planned.options.command = COMMAND_TRAIN;
+    planned.available_bytes = 4096 * MIB;
     cr_expect_eq(check(log, sizeof log), STATUS_OK);
-    job.costs->simulated = true;
+    planned.costs->simulated = true;
     cr_expect_eq(check(log, sizeof log), STATUS_MEMORY);
-    job.position[2].activations -= 600 * MIB;
+    planned.position[2].activations -= 600 * MIB;
     cr_expect_eq(check(log, sizeof log), STATUS_OK);
-    job.available_bytes = 1;
+    planned.available_bytes = 1;
     cr_expect_eq(check(log, sizeof log), STATUS_MEMORY);
-    job.costs->cluster = NULL;
+    planned.costs->cluster = NULL;
     cluster_free(&cluster);
     close_eight();
 }
@@ -240,13 +240,13 @@ static void open_zero(int stage, int micro_batches, const char *accumulate) {
              "synthetic:size=32,channels=3,count=64,test_count=8",
              stage, micro_batches, accumulate);
     kit_options(line, &options);
-    cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
+    cr_assert_eq(planned_open(&options, &info, &planned), STATUS_OK);
 }
 
 /* Parameters, gradients and AdamW's two moments: `whole` P and `sliced` P / R of 16 P bytes. */
 static void expect_shards(int whole, int sliced) {
-    const struct memory_estimate *memory = &job.plan->memory;
-    double count = (double)graph_param_elements(job.plan->micro[0].graph),
+    const struct memory_estimate *memory = &planned.plan->memory;
+    double count = (double)graph_param_elements(planned.plan->micro[0].graph),
            want = whole * count + sliced * count / 4,
            have = (double)(memory->params + memory->gradients + memory->state);
     cr_expect_lt(have, 1.05 * want, "%.0f bytes, not %dP + %dP/R = %.0f", have, whole, sliced,
@@ -257,7 +257,7 @@ static void expect_shards(int whole, int sliced) {
 
 /* Of `places` windows each has the largest bucket that lies there. */
 static size_t window_bytes(int places) {
-    const struct bucket_list *buckets = &job.plan->chunk[0].buckets;
+    const struct bucket_list *buckets = &planned.plan->chunk[0].buckets;
     int64_t elements = 0;
     for (int w = 0; w < places; w++) {
         int64_t most = 0;
@@ -268,7 +268,7 @@ static size_t window_bytes(int places) {
     return (size_t)elements * sizeof(float);
 }
 
-Test(job_memory, shards_of_zero_have_the_sizes_of_its_formulas) {
+Test(planned_memory, shards_of_zero_have_the_sizes_of_its_formulas) {
     static const struct {
         int stage, micro_batches;
         const char *accumulate;
@@ -278,31 +278,31 @@ Test(job_memory, shards_of_zero_have_the_sizes_of_its_formulas) {
                 {1, 2, "local", 8, 8},   {2, 2, "local", 8, 8},    {3, 2, "local", 4, 12}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         open_zero(rows[i].stage, rows[i].micro_batches, rows[i].accumulate);
-        const struct chunk_sizes *sizes = &job.plan->sizes[0];
+        const struct chunk_sizes *sizes = &planned.plan->sizes[0];
         expect_shards(rows[i].whole, rows[i].sliced);
-        cr_expect_eq(job.plan->memory.in_flight, window_bytes(sizes->windows), "row %zu", i);
-        cr_expect_eq(job.plan->memory.gathered, window_bytes(sizes->gathered), "row %zu", i);
+        cr_expect_eq(planned.plan->memory.in_flight, window_bytes(sizes->windows), "row %zu", i);
+        cr_expect_eq(planned.plan->memory.gathered, window_bytes(sizes->gathered), "row %zu", i);
         cr_expect_eq(sizes->gathered > 0, rows[i].stage == 3);
         close_eight();
     }
 }
 
 /* Every part of the sum has a name of its own. */
-Test(job_memory, parts_add_up_to_the_prediction) {
+Test(planned_memory, parts_add_up_to_the_prediction) {
     struct memory_part part, other;
     size_t sum = 0;
     open_zero(3, 1, "local");
-    for (int i = 0; memory_part(&job.plan->memory, i, &part); i++) {
+    for (int i = 0; memory_part(&planned.plan->memory, i, &part); i++) {
         sum += part.bytes;
-        for (int j = 0; j < i && memory_part(&job.plan->memory, j, &other); j++)
+        for (int j = 0; j < i && memory_part(&planned.plan->memory, j, &other); j++)
             cr_expect_str_neq(part.name, other.name);
     }
-    cr_expect_eq(sum, plan_bytes(job.plan));
+    cr_expect_eq(sum, plan_bytes(planned.plan));
     close_eight();
 }
 
 /* Copies are those of what a rank holds: the last stage of resnet18 has the large tensors. */
-Test(job_memory, a_stage_copies_its_own_tensors) {
+Test(planned_memory, a_stage_copies_its_own_tensors) {
     size_t copies[2];
     for (int rank = 0; rank < 2; rank++) {
         struct rank_info info = {.rank = rank, .ranks = 2, .local_ranks = 2, .to_start = true};
@@ -310,8 +310,8 @@ Test(job_memory, a_stage_copies_its_own_tensors) {
             "--model resnet18-cifar --device ref --threads 1 --batch 4 -n 2 --strategy gpipe "
             "--micro-batches 2 --data synthetic:size=32,channels=3,count=16,test_count=4",
             &options);
-        cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
-        copies[rank] = job.plan->memory.staging;
+        cr_assert_eq(planned_open(&options, &info, &planned), STATUS_OK);
+        copies[rank] = planned.plan->memory.staging;
         close_eight();
     }
     cr_expect_eq(copies[1], (size_t)512 * 512 * 9 * sizeof(float));
@@ -320,7 +320,7 @@ Test(job_memory, a_stage_copies_its_own_tensors) {
 
 /* The word embedding is the output layer's weight, too: two stages of every replica have it, and
  * compare theirs before a save. With ZeRO they compare slices, or (of stage 1) whole parameters. */
-Test(job_memory, shared_tensors_are_copied_on_every_rank_that_has_them) {
+Test(planned_memory, shared_tensors_are_copied_on_every_rank_that_has_them) {
     const size_t words = (size_t)2000 * 128 * sizeof(float);
     static const struct {
         const char *more;
@@ -336,8 +336,8 @@ Test(job_memory, shared_tensors_are_copied_on_every_rank_that_has_them) {
                      "synthetic:kind=text,seq=8,vocab=2000,count=24,test_count=4%s",
                      rows[i].more);
             kit_options(line, &options);
-            cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
-            size_t have = job.plan->memory.staging, want = words / (size_t)rows[i].parts;
+            cr_assert_eq(planned_open(&options, &info, &planned), STATUS_OK);
+            size_t have = planned.plan->memory.staging, want = words / (size_t)rows[i].parts;
             bool shares = rank % 3 != 1;
             if (shares) cr_expect_geq(have, want, "rank %d%s: %zu", rank, rows[i].more, have);
             if (i == 0 && shares) cr_expect_eq(have, words, "rank %d: %zu", rank, have);

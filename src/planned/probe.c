@@ -1,6 +1,6 @@
 /* See probe.h. A plan that fails there fails here, too, with a message: there is none of the
  * forked one. */
-#include "job/probe.h"
+#include "planned/probe.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "job/events.h"
+#include "planned/events.h"
 
 static int32_t arg(const struct trace_event *event, const char *key) {
     for (int i = 0; i < events_schema.arg_count; i++)
@@ -31,7 +31,7 @@ static struct instr make(enum instr_op op, int id) {
     return instr;
 }
 
-Test(job_events, posted_operations_are_seen_on_both_tracks) {
+Test(planned_events, posted_operations_are_seen_on_both_tracks) {
     struct instr reduce = make(INSTR_REDUCE, 9), norm = make(INSTR_NORM, 14);
     reduce.bucket = 3, reduce.grad = 1, reduce.group = 2;
     struct trace_event posting = events_ran(&reduce, 6, 100, 200),
@@ -52,7 +52,7 @@ Test(job_events, posted_operations_are_seen_on_both_tracks) {
     cr_expect_eq(arg(&at_end, "waiter"), TRACE_NONE);
 }
 
-Test(job_events, operands_left_out_are_left_out) {
+Test(planned_events, operands_left_out_are_left_out) {
     struct instr whole = make(INSTR_B, 4), part = make(INSTR_B, 5);
     part.segment = 0, part.micro = 1;
     struct trace_event a = events_ran(&whole, 6, 100, 200), b = events_ran(&part, 6, 100, 200);
@@ -64,7 +64,7 @@ Test(job_events, operands_left_out_are_left_out) {
 }
 
 /* Every row of instr.def: no operand is lost, none is invented. */
-Test(job_events, every_instruction_has_its_operands) {
+Test(planned_events, every_instruction_has_its_operands) {
     for (int op = 0; op < INSTR_COUNT_; op++) {
         struct instr instr = make((enum instr_op)op, 1);
         int operands = 0;
@@ -100,7 +100,7 @@ static struct trace_message message_of(enum instr_op op, int stage, int micro,
 }
 
 /* Both ends of a message name the same channel, and no two channels are one. */
-Test(job_events, both_ends_of_a_message_have_one_channel) {
+Test(planned_events, both_ends_of_a_message_have_one_channel) {
     struct grid grid = {.stages = 3, .chunks = 2, .replicas = 2, .replicas_each = 1};
     bool seen[32] = {false};
     for (int replica = 0; replica < 2; replica++)

@@ -7,8 +7,8 @@
 #include "../exec/kit.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "job/job.h"
 #include "plan/plan_auto.h"
+#include "planned/planned.h"
 
 /* Steps of 16 samples, of which the last has 8. */
 #define RUN                                                                                        \
@@ -17,25 +17,25 @@
 
 struct run {
     struct options options;
-    struct job job;
+    struct planned_run planned;
 };
 
 static void open_run(struct run *run, const char *count) {
     struct rank_info info = {.ranks = 2, .local_ranks = 2};
     char *line = mem_format(RUN "%s", count);
     kit_options(line, &run->options);
-    cr_assert_eq(job_open(&run->options, &info, &run->job), STATUS_OK);
+    cr_assert_eq(planned_open(&run->options, &info, &run->planned), STATUS_OK);
     free(line);
 }
 
 static void close_run(struct run *run) {
-    job_close(&run->job);
+    planned_close(&run->planned);
     options_free(&run->options);
 }
 
 /* The text of the run's program with something else in the place of `from`. */
 static struct bytes edited(const struct run *run, const char *from, const char *to) {
-    struct bytes text = plan_text(run->job.plan);
+    struct bytes text = plan_text(run->planned.plan);
     const char *at = strstr((const char *)text.data, from);
     cr_assert_not_null(at, "no \"%s\" in\n%s", from, (const char *)text.data);
     int before = (int)(at - (const char *)text.data);
@@ -60,13 +60,13 @@ static enum status plan_with(const struct run *run, const struct bytes *text, st
                              char log[512]) {
     memset(log, 0, 512);
     log_capture(log, 512);
-    enum status status = plan_new(&run->job.plan->config,
+    enum status status = plan_new(&run->planned.plan->config,
                                   &(struct plan_given){.name = "given", .program = text}, out);
     log_capture(NULL, 0);
     return status;
 }
 
-Test(job_given, the_short_last_step_is_built_where_it_is_left_out) {
+Test(planned_given, the_short_last_step_is_built_where_it_is_left_out) {
     struct run run;
     open_run(&run, "24");
     struct bytes text = edited(&run, "credits 2", "credits 1");
@@ -77,17 +77,17 @@ Test(job_given, the_short_last_step_is_built_where_it_is_left_out) {
     cr_assert_eq(plan_with(&run, &text, &plan, log), STATUS_OK, "%s", log);
     cr_expect_eq(plan->program->credits, 1);
     plan->program->credits = 2;
-    cr_expect_eq(program_hash(plan->program), program_hash(run.job.plan->program));
+    cr_expect_eq(program_hash(plan->program), program_hash(run.planned.plan->program));
     plan_free(&plan);
     bytes_free(&text);
     close_run(&run);
 }
 
 /* The update of a given program may clip where the run has no --clip: so does its last step. */
-Test(job_given, the_short_last_step_clips_as_the_body_does) {
+Test(planned_given, the_short_last_step_clips_as_the_body_does) {
     struct run run;
     open_run(&run, "24");
-    struct bytes text = plan_text(run.job.plan), clips = {0};
+    struct bytes text = plan_text(run.planned.plan), clips = {0};
     drop_last(&text);
     char *now = NULL, *line, *state = NULL;
     size_t bytes = 0;
@@ -110,7 +110,7 @@ Test(job_given, the_short_last_step_clips_as_the_body_does) {
     close_run(&run);
 }
 
-Test(job_given, the_short_last_step_of_the_program_is_used) {
+Test(planned_given, the_short_last_step_of_the_program_is_used) {
     struct run run;
     open_run(&run, "24");
     /* Its ids are nobody's but the text's. */
@@ -129,17 +129,17 @@ Test(job_given, the_short_last_step_of_the_program_is_used) {
     close_run(&run);
 }
 
-Test(job_given, a_short_last_step_that_the_run_has_not_is_left_out) {
+Test(planned_given, a_short_last_step_that_the_run_has_not_is_left_out) {
     struct run run;
     open_run(&run, "24");
-    struct bytes text = plan_text(run.job.plan);
+    struct bytes text = plan_text(run.planned.plan);
     close_run(&run);
     open_run(&run, "32");
     struct plan *plan = NULL;
     char log[512];
     cr_assert_eq(plan_with(&run, &text, &plan, log), STATUS_OK, "%s", log);
     cr_expect_not(program_has_last(plan->program));
-    cr_expect_eq(program_hash(plan->program), program_hash(run.job.plan->program));
+    cr_expect_eq(program_hash(plan->program), program_hash(run.planned.plan->program));
     plan_free(&plan);
     bytes_free(&text);
     close_run(&run);

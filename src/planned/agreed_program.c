@@ -1,13 +1,13 @@
 /* See agreed_program.h. The choice is a function of options, model and costs; but costs are those
  * of a machine, and ranks of several may come to several choices. So rank 0's holds. For the same
  * reason a resumed run takes the program of the one before it: it may go on elsewhere. */
-#include "job/agreed_program.h"
+#include "planned/agreed_program.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
-#include "job/paths.h"
+#include "planned/paths.h"
 
 enum { PROGRAM_LIMIT = 512 << 20, CONFIG_LIMIT = 1 << 20 };
 static const char file_name[] = "program.txt";

@@ -1,7 +1,7 @@
 /* See paths.h. What is relative counts from the working folder, as everywhere on a command line; so
  * a run that writes its options down must say where that was. Links are kept: whoever names
  * data/latest means what it will point to. */
-#include "job/paths.h"
+#include "planned/paths.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* See events.h. */
-#include "job/events.h"
+#include "planned/events.h"
 
 #include <string.h>
 

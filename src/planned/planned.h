@@ -5,9 +5,9 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/option.h"
-#include "job/agreed_program.h"
 #include "launch/cores.h"
 #include "plan/plan.h"
+#include "planned/agreed_program.h"
 
 /* Which rank of how many this is; ranks of one process share a data set. */
 struct rank_info {
@@ -28,12 +28,12 @@ struct rank_info {
 
 /* What ranks that share a memory told one another of themselves as they met: how many there are,
  * what they need together, what the least and the most of them do. */
-struct job_met {
+struct planned_met {
     int ranks; /* 0: they have not met */
     size_t need_bytes, least_bytes, most_bytes;
 };
 
-struct job {
+struct planned_run {
     struct options options; /* with every default resolved; texts belong to the caller's options */
     struct dataset *dataset;
     bool owns_dataset;
@@ -41,10 +41,10 @@ struct job {
     struct costs *costs;      /* that the options name */
     bool threads;             /* the ranks share this process */
     struct cores_share cores; /* of this host, as far as known */
-    int local_ranks;    /* ranks of this host, as far as known; may be set once more is known */
-    int first_local;    /* as in the rank info */
-    bool to_start;      /* likewise */
-    struct job_met met; /* set where ranks that met are judged */
+    int local_ranks;        /* ranks of this host, as far as known; may be set once more is known */
+    int first_local;        /* as in the rank info */
+    bool to_start;          /* likewise */
+    struct planned_met met; /* set where ranks that met are judged */
     struct mem_parts
         before;        /* resident just before the plan was made: the peak counts from there */
     size_t code_bytes; /* of the estimate: what ranks as processes of a machine share */
@@ -58,61 +58,63 @@ struct job {
 };
 
 /* Local, blocking (opens the data). Resolves options, opens the data set and makes the plan of a
- * rank (NULL: the only one). The
- * caller closes the job; the options must outlive it. */
-enum status job_open(const struct options *options, const struct rank_info *info, struct job *out);
-void job_close(struct job *job);
+ * rank (NULL: the only one). The caller
+ * closes the planned run; the options must outlive it. */
+enum status planned_open(const struct options *options, const struct rank_info *info,
+                         struct planned_run *out);
+void planned_close(struct planned_run *planned);
 /* Local. What rank `rank` is told that is a thread beside the one of `first`: what the process
  * knows already. `agreed` may be empty. All is borrowed. */
-struct rank_info job_info_beside(const struct job *first, int rank, int ranks,
-                                 const struct bytes *agreed);
+struct rank_info planned_info_beside(const struct planned_run *first, int rank, int ranks,
+                                     const struct bytes *agreed);
 
-/* Local. Completes the plan's estimate by what this process takes beside its arrays. For job_open.
+/* Local. Completes the plan's estimate by what this process takes beside its arrays. For
+ * planned_open.
  */
-enum status job_estimate_memory(struct job *job, const struct rank_info *info);
+enum status planned_estimate_memory(struct planned_run *planned, const struct rank_info *info);
 /* Local, blocking. What planning takes of ranks at other positions, before this one has planned.
- * For job_open. */
-void job_probe_positions(struct job *job, const struct run_config *config,
-                         const struct plan_given *given);
-/* Local. The predicted peaks of ranks at other positions of the pipeline. For job_open. */
-enum status job_estimate_positions(struct job *job);
+ * For planned_open. */
+void planned_probe_positions(struct planned_run *planned, const struct run_config *config,
+                             const struct plan_given *given);
+/* Local. The predicted peaks of ranks at other positions of the pipeline. For planned_open. */
+enum status planned_estimate_positions(struct planned_run *planned);
 /* Local. What a rank at position `position` needs, as far as this process knows; the most that any
  * rank does; what the ranks of this machine need together, where what they share is counted once.
  */
-size_t job_position_bytes(const struct job *job, int position);
-size_t job_rank_bytes(const struct job *job, int rank);
-size_t job_most_bytes(const struct job *job);
+size_t planned_position_bytes(const struct planned_run *planned, int position);
+size_t planned_rank_bytes(const struct planned_run *planned, int rank);
+size_t planned_most_bytes(const struct planned_run *planned);
 /* Local. The estimate of the rank of a pipeline that needs most, and which one that is. */
-const struct memory_estimate *job_largest(const struct job *job, int *rank);
-size_t job_machine_bytes(const struct job *job);
+const struct memory_estimate *planned_largest(const struct planned_run *planned, int *rank);
+size_t planned_machine_bytes(const struct planned_run *planned);
 /* Local. Of what this process needs, how much it has taken by now. */
-size_t job_taken_bytes(const struct job *job);
+size_t planned_taken_bytes(const struct planned_run *planned);
 /* Local. STATUS_MEMORY, with the largest tensors and what would fit, when the ranks of this machine
  * need more than it has; or, where --memory-limit is given, when a rank needs more than that; or
  * else, with --cluster, more than its device has. For the process that starts ranks or runs them
  * all; for one of several once they have met. */
-enum status job_check_memory(const struct job *job);
+enum status planned_check_memory(const struct planned_run *planned);
 
 /* Whether each rank fits into what --memory-limit gives it, or else its device of --cluster: of the
  * rank that lacks most or has least room. */
-struct job_fit {
+struct planned_fit {
     bool fits, limited; /* `limited`: by --memory-limit */
     int rank, lacking;  /* `lacking`: how many ranks do not fit */
     size_t need_bytes, has_bytes;
     const char *class; /* of the cluster; NULL: there is none */
 };
 /* Local. False: neither is given. */
-bool job_fit(const struct job *job, struct job_fit *out);
+bool planned_fit(const struct planned_run *planned, struct planned_fit *out);
 /* Local. The same for one rank of several before they meet, when others may have taken a part of
  * theirs or not: refuses what could not fit whatever they have taken. */
-enum status job_check_alone(const struct job *job);
+enum status planned_check_alone(const struct planned_run *planned);
 
 /* Local. How many threads of this machine's ranks share a core: 1 at least. */
-double job_crowd(const struct job *job);
+double planned_crowd(const struct planned_run *planned);
 
 /* Local. After how long a wait for another rank is explained (contract 4): the larger of
  * --stall-after and three times what the awaited should take, an evaluation or else a step at most.
  */
-double job_wait_limit_s(const struct job *job, bool evaluating);
+double planned_wait_limit_s(const struct planned_run *planned, bool evaluating);
 
 #endif
