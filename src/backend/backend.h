@@ -174,6 +174,8 @@ struct backend {
     enum status (*event_wait)(struct event *event);
     enum status (*event_done)(struct event *event, bool *done);
     enum status (*event_ns)(struct event *begin, struct event *end, int64_t *ns);
+
+    const struct backend_reach *reach; /* see reach.h; NULL: no rank reaches another's memory */
 };
 
 /* Local. The registered backends: by name (NULL when there is none), and the whole table, NULL

@@ -6,6 +6,8 @@
 #include "backend/host.h"
 #include "base/clones.h"
 #include "base/log.h"
+#include "backend/reach.h"
+#include "comm/tree_sum.h"
 
 static float get(const struct elements *elements, int64_t i) {
     switch (elements->dtype) {
@@ -46,6 +48,22 @@ enum status host_array_add(struct device *device, const struct elements *into,
           (long long)into->count, dtype_name(into->dtype), (long long)from->count,
           dtype_name(from->dtype));
     for (int64_t i = 0; i < into->count; i++) put(into, i, get(into, i) + get(from, i));
+    return STATUS_OK;
+}
+
+enum status host_array_tree(struct device *device, const struct tree_terms *terms,
+                            struct stream *stream) {
+    enum { BLOCK = 1024 };
+    float sum[BLOCK], *term[TREE_MOST];
+    (void)device, (void)stream;
+    CHECK(terms->dtype == DTYPE_F32, "a tree of %s", dtype_name(terms->dtype));
+    for (int t = 0; t < terms->terms; t++) term[t] = (float *)(uintptr_t)terms->term[t];
+    for (int64_t at = 0; at < terms->count; at += BLOCK) {
+        int64_t count = terms->count - at < BLOCK ? terms->count - at : BLOCK;
+        comm_tree_sum(term, terms->terms, at, count, sum);
+        for (int i = 0; i < terms->outs; i++)
+            memcpy((float *)terms->out[i] + at, sum, (size_t)count * sizeof *sum);
+    }
     return STATUS_OK;
 }
 

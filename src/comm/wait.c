@@ -60,8 +60,15 @@ enum status comm_progress(struct comm *comm) {
     return status;
 }
 
+void comm_set_turn(struct comm *comm, enum status (*turn)(void *context), void *context) {
+    comm->turn = turn;
+    comm->turn_context = context;
+}
+
 static enum status is_ready(const struct comm_request *request, bool *out) {
-    TRY(comm_progress_now(request->comm));
+    struct comm *comm = request->comm;
+    TRY(comm_progress_now(comm));
+    if (comm->turn && !request->done) TRY(comm->turn(comm->turn_context));
     *out = request->done;
     return STATUS_OK;
 }
@@ -102,6 +109,16 @@ static enum status look_around(const struct comm_request *request, int64_t since
     if (lost != -1) return comm->failed = comm_fail_lost(comm->rank, lost, what);
     if (comm->link->waiting)
         comm->link->waiting(comm->link->context, awaited_rank(request), what, since_ns);
+    return STATUS_OK;
+}
+
+enum status comm_look(struct comm *comm, const char *what, int64_t since_ns) {
+    const struct comm_link *link = comm->link;
+    TRY(comm_progress_now(comm));
+    if (!link) return STATUS_OK;
+    int lost = link->lost ? link->lost(link->context) : -1;
+    if (lost != -1) return comm->failed = comm_fail_lost(comm->rank, lost, what);
+    if (link->waiting) link->waiting(link->context, -1, what, since_ns);
     return STATUS_OK;
 }
 

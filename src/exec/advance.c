@@ -118,6 +118,14 @@ static void note_wait(struct engine *engine, int64_t begin, int64_t end) {
     if (moving > begin) engine->step->times.unsent_ns += moving - begin;
 }
 
+/* What the list awaits: of the communicator, or of the plane. */
+static enum status await(struct engine *engine) {
+    const struct posted *at = engine->awaited_at;
+    struct posted *posted = at ? &engine->posted[at - engine->posted] : NULL;
+    struct plane_request **moving = posted ? &posted->moving : &engine->moving;
+    return *moving ? plane_wait(moving) : comm_wait(engine->awaiting);
+}
+
 enum status engine_wait(struct engine *engine) {
     const struct engine_observer *observer = engine_watcher(engine);
     const struct instr *waiter =
@@ -125,7 +133,7 @@ enum status engine_wait(struct engine *engine) {
     int64_t begin = engine_now(engine);
     /* What others need of this rank's device comes first. */
     enum status status = engine->apart ? posted_move(engine, true) : STATUS_OK;
-    if (status == STATUS_OK) status = comm_wait(engine->awaiting);
+    if (status == STATUS_OK) status = await(engine);
     int64_t end = engine->now_ns = engine_now(engine);
     if (status == STATUS_OK) note_wait(engine, begin, end);
     engine->awaiting = NULL;

@@ -56,6 +56,8 @@ void engine_progress(struct engine *engine) {
     int64_t begin = engine_now(engine);
     if (engine->apart) engine->comm_status = posted_move(engine, false);
     if (engine->comm_status == STATUS_OK) engine->comm_status = comm_progress(engine->comm);
+    if (engine->comm_status == STATUS_OK && engine->plane)
+        engine->comm_status = plane_progress(engine->plane);
     engine->step->times.of[TIME_COMM] += engine_now(engine) - begin;
 }
 
@@ -303,7 +305,7 @@ static enum status tell(struct engine *engine, struct step *step) {
 enum status engine_finish(struct engine *engine, struct step_result *out) {
     struct step *step = oldest_step(engine);
     CHECK(engine->unfinished > 0, "no step is under way");
-    enum status status = engine->plan->device->backend->event_wait(step->done);
+    enum status status = queues_wait(engine, step->done);
     if (status == STATUS_OK) status = tell(engine, step);
     /* Of steps under way at once each counts from the end of the one before. */
     int64_t now_ns = engine_now(engine), before_ns = engine->finished_ns;

@@ -9,7 +9,7 @@
 #ifndef EXEC_POSTED_H
 #define EXEC_POSTED_H
 
-#include "backend/backend.h"
+#include "backend/plane.h"
 #include "comm/comm.h"
 #include "program/resource.h"
 
@@ -26,8 +26,10 @@ struct posted {
     bool copies;         /* of stage OUT or IN: the device copies, up to: */
     struct event *event; /* NULL on a device that has none */
     struct comm_request *request;
-    struct posted *by; /* an operation on two buffers, which is kept at the other one */
-    struct step *step; /* that posted it */
+    struct plane_request *moving; /* of the plane, instead of `request` */
+    bool by_plane;                /* it was, or is */
+    struct posted *by;            /* an operation on two buffers, which is kept at the other one */
+    struct step *step;            /* that posted it */
     /* Awaited, but the copy of what came may still read the communicator's memory; then it is
      * closed. NULL: nothing. */
     const struct instr *closing;

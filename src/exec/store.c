@@ -33,6 +33,8 @@ static enum status take_array(struct store *store, int array) {
     *held = (struct elements){layout->dtype, NULL, layout->held};
     size_t bytes = elements_bytes(held);
     bool shared = layout->memory == MEMORY_COMM, apart = backend_of(store)->apart;
+    if (shared && store->plane)
+        return plane_alloc(store->plane, bytes, names[layout->kind], &held->data);
     if (shared && !apart) return comm_alloc(store->comm, bytes, names[layout->kind], &held->data);
     if (shared && comm_size(store->comm) > 1) {
         TRY(comm_alloc(store->comm, bytes, names[layout->kind], &store->shared[array]));
@@ -75,11 +77,12 @@ static enum status take_memory(struct store *store) {
 }
 
 enum status store_new(const struct state_layout *layout, struct device *device, struct comm *comm,
-                      struct store **out) {
+                      struct plane *plane, struct store **out) {
     struct store *store = MEM_NEW(struct store);
     *store = (struct store){.layout = layout,
                             .device = device,
                             .comm = comm,
+                            .plane = plane,
                             .held = MEM_ARRAY(struct elements, layout->array_count),
                             .shared = MEM_ARRAY(void *, layout->array_count)};
     make_spans(store);
@@ -96,7 +99,8 @@ void store_free(struct store **pointer) {
     if (!store) return;
     const struct backend *backend = backend_of(store);
     for (int i = 0; i < store->layout->array_count; i++) {
-        bool own = store->layout->arrays[i].memory == MEMORY_DEVICE || backend->apart;
+        bool own =
+            store->layout->arrays[i].memory == MEMORY_DEVICE || (backend->apart && !store->plane);
         if (store->shared[i])
             backend->unpin(store->device, store->shared[i], elements_bytes(&store->held[i]));
         if (own && store->held[i].data)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/plane.h"
 #include "backend/registry.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -322,9 +323,60 @@ static enum status resolve_batch(struct resolve *resolve) {
     return STATUS_OK;
 }
 
+static bool is_plane(const char *comm) {
+    return strcmp(comm, "peer") == 0 || strcmp(comm, "nccl") == 0;
+}
+
 const char *resolve_comm(const struct options *options, bool spread) {
-    if (strcmp(options->comm, "auto") != 0) return options->comm;
+    if (strcmp(options->comm, "auto") != 0 && !is_plane(options->comm)) return options->comm;
     return spread ? "hosts" : "shm";
+}
+
+/* How many devices the ranks of a machine take in turn: those that --device lists, or one. */
+static int devices_listed(const char *text) {
+    int count = 1;
+    for (const char *at = text; (at = strchr(at, ',')); at++) count++;
+    return count;
+}
+
+/* Sums in the fixed order are ours, and NCCL wants a GPU a rank. */
+static const char *choose_plane(const struct resolve *resolve) {
+    const struct options *options = resolve->options;
+    bool spread = resolve->place->spread;
+    bool share = !spread && devices_listed(options->device) < resolve->config->ranks;
+    if (!spread && (options->deterministic || share)) return "peer";
+    if (options->deterministic || !plane_exists("nccl")) return spread ? NULL : "peer";
+    return "nccl";
+}
+
+static enum status resolve_plane(struct resolve *resolve) {
+    const struct options *options = resolve->options;
+    struct run_config *config = resolve->config;
+    const struct backend *backend = backend_find(config->device);
+    bool named = is_plane(options->comm), reached = backend && backend->reach;
+    config->plane = NULL;
+    if (named && !reached)
+        return fail(STATUS_USAGE,
+                    "--comm %s moves data between GPUs, --device is %s\n"
+                    "  --device cuda, or --comm auto",
+                    options->comm, config->device);
+    if (named && strcmp(options->clock, "virtual") == 0)
+        return fail(STATUS_USAGE,
+                    "--comm %s: ranks of --clock virtual share memory of the host\n"
+                    "  --comm auto",
+                    options->comm);
+    if (config->ranks == 1 || !reached || strcmp(options->clock, "virtual") == 0) return STATUS_OK;
+    if (named && strcmp(options->comm, "peer") == 0 && resolve->place->spread)
+        return fail(STATUS_USAGE, "--comm peer is for GPUs of one machine\n"
+                                  "  --comm nccl, or auto, for several");
+    if (named && strcmp(options->comm, "nccl") == 0 && options->deterministic &&
+        option_is_given(options, OPTION_deterministic))
+        return fail(STATUS_USAGE,
+                    "--comm nccl adds in an order of its own, not in the fixed one of "
+                    "--deterministic\n  --comm peer, or --deterministic off");
+    if (named) config->plane = options->comm;
+    if (strcmp(options->comm, "auto") == 0) config->plane = choose_plane(resolve);
+    return STATUS_OK;
 }
 
 static enum conv_method conv_method(const char *word) {
@@ -344,7 +396,11 @@ static enum status resolve_device(struct resolve *resolve) {
                      &config->device_index));
     config->dtype = dtype_of(options->dtype);
     config->tf32 = strcmp(options->dtype, "tf32") == 0;
-    if (strcmp(config->device, "cuda") == 0) return STATUS_OK;
+    if (strcmp(config->device, "cuda") == 0) {
+        if (!option_is_set(options, OPTION_deterministic))
+            options->deterministic = false, option_resolve(options, OPTION_deterministic);
+        return STATUS_OK;
+    }
     if (!config->tf32 && config->dtype != DTYPE_F16) return STATUS_OK;
     return fail(STATUS_USAGE,
                 "--dtype %s: device %s has f32 and bf16\n"
@@ -367,6 +423,7 @@ static enum status resolve_machine(struct resolve *resolve) {
     config->dry = resolve->place->dry && !resolve->place->weighed;
     config->forward_batch = resolve->place->forward_batch;
     TRY(resolve_device(resolve));
+    TRY(resolve_plane(resolve));
     if (config->conv == CONV_WINOGRAD && strcmp(config->device, "ref") == 0)
         return fail(STATUS_USAGE, "--conv winograd: device ref has direct convolutions alone\n"
                                   "  --conv direct, or --device cpu");

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "backend/host.h"
+#include "backend/reach.h"
 #include "backend/registry.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -44,7 +45,8 @@ struct late_op {
     struct kernel *kernel;
     void *in[OP_MAX_IN], *out[OP_MAX_OUT], *scratch;
     /* Of arrays and copies: which, and its operands. */
-    enum { COPY, FILL, ADD, SQUARES, SUM, DECIDE, CHECK_FINITE, UPDATE } array;
+    enum { COPY, FILL, ADD, SQUARES, SUM, DECIDE, CHECK_FINITE, UPDATE, TREE } array;
+    struct tree_terms *tree; /* owned */
     void *to, *flag;
     const void *from;
     size_t bytes;
@@ -70,6 +72,9 @@ struct stream {
     enum status status;
     bool ends, blocked; /* blocked: it waits for another stream */
 };
+
+/* Other ranks wait for the events of a window. */
+static pthread_mutex_t recording = PTHREAD_MUTEX_INITIALIZER;
 
 struct event {
     struct late_device *device;
@@ -104,10 +109,30 @@ static bool is_ours(const struct late_device *device, const void *address) {
            (const char *)address < device->window + SPAN_BYTES;
 }
 
+/* Windows that others reach, of all devices. */
+enum { MOST_WINDOWS = 64 };
+static struct {
+    pthread_mutex_t lock;
+    const struct device_window *window[MOST_WINDOWS];
+} windows = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static bool is_reached(const void *address) {
+    bool found = false;
+    pthread_mutex_lock(&windows.lock);
+    for (int i = 0; i < MOST_WINDOWS && !found; i++) {
+        const struct device_window *window = windows.window[i];
+        found = window && (const char *)address >= window->memory &&
+                (const char *)address < window->memory + window->bytes;
+    }
+    pthread_mutex_unlock(&windows.lock);
+    return found;
+}
+
 /* Where a stream finds device memory. */
 static void *there(const struct late_device *device, const void *address) {
     if (!address) return NULL;
-    CHECK(is_ours(device, address), "%p is no memory of the device", address);
+    CHECK(is_ours(device, address) || is_reached(address), "%p is no memory of the device",
+          address);
     return (char *)(uintptr_t)address + SPAN_BYTES;
 }
 
@@ -170,6 +195,11 @@ static enum status run_array(struct device *ref, const struct late_op *op) {
         return table->array_decide(ref, op->from, op->of.data, op->number, op->to, op->flag, NULL);
     case CHECK_FINITE: return table->array_check(ref, &op->of, op->flag, NULL);
     case UPDATE: return table->array_update(ref, &op->update, op->flag, NULL);
+    case TREE: {
+        enum status status = host_array_tree(ref, op->tree, NULL);
+        free(op->tree);
+        return status;
+    }
     }
     return STATUS_BUG;
 }
@@ -305,10 +335,16 @@ static void late_event_free(struct device *device, struct event *event) {
 
 static void late_event_record(struct event *event, struct stream *stream) {
     stream = stream_of(&event->device->base, stream);
-    *event = (struct event){event->device, stream, posted_on(stream), stream->last};
+    struct event now = {event->device, stream, posted_on(stream), stream->last};
+    pthread_mutex_lock(&recording);
+    *event = now;
+    pthread_mutex_unlock(&recording);
 }
 
-static void late_stream_wait_event(struct stream *stream, struct event *event) {
+static void late_stream_wait_event(struct stream *stream, struct event *given) {
+    pthread_mutex_lock(&recording);
+    struct event now = *given, *event = &now;
+    pthread_mutex_unlock(&recording);
     stream = stream_of(&event->device->base, stream);
     if (!event->stream || event->stream == stream) return;
     if (event->stream->number == drop_stream && (int)event->behind == drop_kind) {
@@ -468,6 +504,66 @@ static enum status late_array_update(struct device *device, const struct optim_u
     return enqueue(stream, &op);
 }
 
+/* --- windows: for ranks of one process --- */
+
+static void late_window_free(struct device *device, struct device_window *window) {
+    pthread_mutex_lock(&windows.lock);
+    for (int i = 0; i < MOST_WINDOWS; i++)
+        if (windows.window[i] && windows.window[i]->memory == window->memory)
+            windows.window[i] = NULL;
+    pthread_mutex_unlock(&windows.lock);
+    late_memory_free(device, window->memory, window->bytes);
+    late_event_free(device, window->ready);
+    late_event_free(device, window->done);
+}
+
+static enum status late_window_new(struct device *device, size_t bytes, struct device_window *out,
+                                   struct device_card *card) {
+    void *memory;
+    *out = (struct device_window){.bytes = bytes};
+    TRY(late_memory_new(device, bytes, "a window", &memory));
+    out->memory = memory;
+    TRY(late_event_new(device, false, &out->ready));
+    TRY(late_event_new(device, false, &out->done));
+    memcpy(card, out, sizeof *out);
+    pthread_mutex_lock(&windows.lock);
+    int at = 0;
+    while (at < MOST_WINDOWS && windows.window[at]) at++;
+    CHECK(at < MOST_WINDOWS, "more than %d windows", MOST_WINDOWS);
+    windows.window[at] = out;
+    pthread_mutex_unlock(&windows.lock);
+    return STATUS_OK;
+}
+
+static enum status late_window_reach(struct device *device, const struct device_card *card,
+                                     struct device_window *out, char *why, size_t bytes) {
+    (void)device, (void)why, (void)bytes;
+    memcpy(out, card, sizeof *out);
+    return STATUS_OK;
+}
+
+static void late_window_leave(struct device *device, struct device_window *window) {
+    (void)device, (void)window;
+}
+
+static enum status late_array_tree(struct device *device, const struct tree_terms *terms,
+                                   struct stream *stream) {
+    struct late_op op = {.kind = LATE_ARRAY, .array = TREE, .tree = MEM_NEW(struct tree_terms)};
+    *op.tree = *terms;
+    for (int i = 0; i < terms->terms; i++)
+        op.tree->term[i] = there(late_of(device), terms->term[i]);
+    for (int i = 0; i < terms->outs; i++) op.tree->out[i] = there(late_of(device), terms->out[i]);
+    return enqueue(stream_of(device, stream), &op);
+}
+
+static const struct backend_reach late_reach = {
+    .window_new = late_window_new,
+    .window_free = late_window_free,
+    .window_reach = late_window_reach,
+    .window_leave = late_window_leave,
+    .array_tree = late_array_tree,
+};
+
 /* --- kernels --- */
 
 static enum status late_kernel_create(struct device *device, const struct op_call *call,
@@ -597,4 +693,5 @@ const struct backend backend_late = {
     .event_wait = late_event_wait,
     .event_done = late_event_done,
     .event_ns = host_event_ns,
+    .reach = &late_reach,
 };

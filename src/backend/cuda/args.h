@@ -107,6 +107,15 @@ struct cuda_adam {
     float beta1, beta2, rest1, rest2, epsilon, rate, root, scale, l2, shrink;
 };
 
+/* As struct tree_terms of backend/reach.h, which has the same TREE_MOST. */
+enum { CUDA_TREE_MOST = 64 };
+struct cuda_tree {
+    int32_t dtype, terms, outs;
+    int64_t count;
+    const void *term[CUDA_TREE_MOST];
+    void *out[CUDA_TREE_MOST];
+};
+
 /* --- shape.cu --- */
 
 /* to[at . to_step] = from[at . from_step] for all `at` below dim. */

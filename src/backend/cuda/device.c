@@ -5,19 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/cuda/cuda.h"
+#include "backend/cuda/stream.h"
 #include "base/log.h"
 #include "base/mem.h"
-
-struct stream {
-    struct cuda_device *device;
-    CUstream stream;
-};
-
-struct event {
-    struct cuda_device *device;
-    CUevent event;
-};
 
 extern const struct backend backend_cuda;
 
@@ -397,4 +387,5 @@ const struct backend backend_cuda = {
     .event_wait = cuda_event_wait,
     .event_done = cuda_event_done,
     .event_ns = cuda_event_ns,
+    .reach = &cuda_reach,
 };
