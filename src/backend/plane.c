@@ -211,10 +211,9 @@ static enum status launch(struct plane_request *request) {
     return comm_barrier_post(request->group->ending, &request->request);
 }
 
-/* As far as it goes; *told: the next one may begin. */
-static enum status move(struct plane_request *request, bool *told) {
+/* As far as it goes. */
+static enum status move(struct plane_request *request) {
     bool done = true;
-    *told = false;
     if (request->stage == PLANE_QUEUED) TRY(begin_telling(request));
     if (request == request->group->plane->awaited) done = false;
     if (done && request->stage == PLANE_TELLING) {
@@ -226,7 +225,6 @@ static enum status move(struct plane_request *request, bool *told) {
         if (done) TRY(request->group->plane->ops->end(request));
         if (done) request->stage = PLANE_DONE;
     }
-    *told = request->stage > PLANE_TELLING;
     return STATUS_OK;
 }
 
@@ -240,10 +238,18 @@ static void retire(struct plane *plane) {
     }
 }
 
+/* One operation of a group is told at a time; where a device must have them all in one order, one
+ * in all. */
 static enum status move_all(struct plane *plane) {
-    bool told = true;
-    for (struct plane_request *r = plane->first; r && told; r = r->next)
-        if (r->stage != PLANE_DONE) TRY(move(r, &told));
+    bool told = true; /* all before */
+    for (struct plane_group *group = plane->groups; group; group = group->next) group->busy = false;
+    for (struct plane_request *r = plane->first; r; r = r->next) {
+        bool held_up = plane->ops->one_order ? !told : r->group->busy;
+        if (r->stage != PLANE_DONE && !(held_up && r->stage == PLANE_QUEUED)) TRY(move(r));
+        if (r->stage > PLANE_TELLING) continue;
+        told = false;
+        r->group->busy = true;
+    }
     retire(plane);
     return STATUS_OK;
 }

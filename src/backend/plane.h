@@ -6,9 +6,9 @@
  *
  * An operation has up to three stages. All members tell one another what they mean; then each
  * enqueues its part on the plane's stream; then (peer) all have enqueued theirs, and the stream
- * waits for them. Operations of a rank go through the first stage one behind the other, in the
- * order posted: so the order in which a device is given them is that of the program, and two ranks
- * that share several groups need one order of them all (rule 33 of the verifier).
+ * waits for them. Operations of a group go through the first stage one behind the other. Those of
+ * NCCL do so whatever their group is, since a device waits inside of them: programs must allow it
+ * (rule 33 of the verifier).
  *
  * A handle belongs to one thread. Nothing here waits for a device. */
 #ifndef BACKEND_PLANE_H

@@ -32,6 +32,7 @@ struct plane_group {
     int count, member;
     int *rank;
     uint64_t sequence;
+    bool busy;   /* an operation of it is being told */
     void *state; /* the table's */
 };
 
@@ -50,6 +51,7 @@ struct plane_request {
 
 struct plane_ops {
     const char *name;
+    bool one_order; /* a device waits in operations: all ranks give them in one order */
     /* Local. See plane_exists. */
     bool (*exists)(void);
     /* Collective, blocking. Makes the plane, its memory included; frees it. */

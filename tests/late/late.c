@@ -641,9 +641,9 @@ static bool late_supports(struct device *device, const struct op_call *call) {
     return ref->backend->supports(ref, call);
 }
 
+/* Who asks may have a copy of the device's begin alone. */
 static double late_cost_ns(struct device *device, const struct op_call *call) {
-    struct device *ref = late_of(device)->ref;
-    return ref->backend->cost_ns(ref, call);
+    return backend_find("ref")->cost_ns(device, call);
 }
 
 static const struct layout *late_plain(struct device *device, const struct tensor_type *type) {

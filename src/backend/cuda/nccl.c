@@ -217,6 +217,7 @@ static enum status nccl_launch(struct plane_request *request) {
 
 const struct plane_ops plane_nccl = {
     .name = "nccl",
+    .one_order = true,
     .exists = nccl_exists,
     .open = nccl_open,
     .close = nccl_close,
