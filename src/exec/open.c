@@ -281,8 +281,8 @@ static enum status open_plane(struct engine *engine) {
                                   .comm = engine->comm,
                                   .stream = engine->stream[STREAM_MOVE],
                                   .bytes = plan_heap_bytes(plan)};
-    if (!plan->config.plane || is_alone(engine)) return STATUS_OK;
-    enum status status = plane_open(plan->config.plane, &config, &engine->plane);
+    if (!plan->plane || is_alone(engine)) return STATUS_OK;
+    enum status status = plane_open(plan->plane, &config, &engine->plane);
     return status == STATUS_NO ? STATUS_OK : status;
 }
 

@@ -271,6 +271,21 @@ static void take_sizes(struct plan *plan) {
     }
 }
 
+/* NCCL's operations have one order. Where the program does not allow that and nobody asked for NCCL,
+ * our own sums or the host's memory do. */
+static enum status check_order(struct plan *plan) {
+    const struct run_config *config = &plan->config;
+    char unheard[1024];
+    plan->plane = config->plane;
+    if (!plan->plane || strcmp(plan->plane, "nccl") != 0) return STATUS_OK;
+    if (config->plane_named) return program_verify_in_order(plan->program, plan->last_samples);
+    log_capture(unheard, sizeof unheard);
+    enum status status = program_verify_in_order(plan->program, plan->last_samples);
+    log_capture(NULL, 0);
+    if (status != STATUS_OK) plan->plane = config->spread ? NULL : "peer";
+    return STATUS_OK;
+}
+
 static enum status plan_program(struct plan *plan) {
     const char *name = plan->given.name ? plan->given.name : "program";
     const struct bytes *text = plan->given.program;
@@ -284,6 +299,7 @@ static enum status plan_program(struct plan *plan) {
     }
     TRY(add_last(plan, name));
     TRY(program_verify(plan->program, plan->last_samples));
+    TRY(check_order(plan));
     if (plan->given.agreed) return given_check_buckets(plan, PLAN_AGREED);
     return text ? given_check_buckets(plan, name) : STATUS_OK;
 }

@@ -75,6 +75,7 @@ struct plan {
     const struct run_config config; /* of auto: with the grid that was chosen */
     struct plan_given given; /* after plan_new its name alone; NULL: the plan's own program */
     const char *comm;        /* by which ranks talk; NULL: one rank */
+    const char *plane; /* of its devices, as plane_open names it; NULL: by that */
     struct device *device;
     struct program *program;                   /* has list last where last_samples says so */
     int64_t *last_samples;                     /* per micro-batch of the short last step */

@@ -374,6 +374,7 @@ static enum status resolve_plane(struct resolve *resolve) {
         return fail(STATUS_USAGE,
                     "--comm nccl adds in an order of its own, not in the fixed one of "
                     "--deterministic\n  --comm peer, or --deterministic off");
+    config->plane_named = named;
     if (named) config->plane = options->comm;
     if (strcmp(options->comm, "auto") == 0) config->plane = choose_plane(resolve);
     return STATUS_OK;
