@@ -100,11 +100,11 @@ enum status host_array_sum(struct device *device, const double *sums, int64_t co
 }
 
 enum status host_array_decide(struct device *device, const struct exact_sum *squares,
-                              const struct exact_sum *losses, double clip,
+                              const struct exact_sum *losses, const struct optim_limits *limits,
                               struct optim_decision *out, int32_t *stop, struct stream *stream) {
     (void)device, (void)stream;
     if (losses && losses->special != 0) *stop = 1;
-    optim_decide(exact_total(squares), clip, out, stop);
+    optim_decide(exact_total(squares), limits, out, stop);
     return STATUS_OK;
 }
 

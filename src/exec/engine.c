@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "exec/queues.h"
+#include "exec/scale.h"
 #include "exec/state.h"
 #include "exec/tally.h"
 
@@ -216,6 +217,7 @@ static void fill_result(const struct engine *engine, struct step *step, struct s
                                 .acc5 = top_five(engine, tally),
                                 .lr = step->lr,
                                 .grad_norm = step->normed ? step->grad_norm : NAN,
+                                .loss_scale = scale_acts(engine) ? step->loss_scale : NAN,
                                 .times = step->times,
                                 .request = step->agreed,
                                 .ranks = comm_size(engine->comm),
@@ -241,7 +243,8 @@ static void next_step(struct engine *engine) {
 }
 
 int engine_ahead(const struct engine *engine) {
-    return engine->apart && is_alone(engine) ? PLAN_STEPS_AHEAD : 0;
+    bool knows = !scale_acts(engine); /* the scale of a step follows from the one before */
+    return engine->apart && is_alone(engine) && knows ? PLAN_STEPS_AHEAD : 0;
 }
 
 int engine_unfinished(const struct engine *engine) {
@@ -270,6 +273,7 @@ static enum status run_step(struct engine *engine, struct step *step) {
     step->begin_ns = engine_now(engine);
     step->begin = engine->state->next;
     step->lr = engine_lr(engine);
+    scale_begin(engine, step);
     TRY(queues_clear_told(engine, step));
     TRY(engine_run_list(engine, list_at(engine, step_in_epoch(engine))));
     step->times.hidden_ns = comm_hidden_ns(engine->comm) - hidden_before;

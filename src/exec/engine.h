@@ -45,7 +45,8 @@ struct step_result {
     double acc1, acc5; /* fractions of the first term that counts them; NaN where none does, and
                           acc5 of five classes or fewer */
     double lr;
-    double grad_norm; /* NaN: not known yet, see engine_norm */
+    double grad_norm;  /* NaN: not known yet, see engine_norm */
+    double loss_scale; /* of its losses, see struct loss_scale; NaN: they are not scaled */
     struct step_times times;
     struct step_request request; /* of all ranks together */
     int ranks;

@@ -70,11 +70,11 @@ static enum status check_program(const struct plan *plan, const char *name) {
                     config->sync_bn ? "do not share" : "share",
                     config->sync_bn ? "with --sync-bn" : "without --sync-bn");
     TRY(check_recompute(program, config, name));
-    if (!program_clips(program) && config->clip > 0)
+    if (!program_clips(program) && plan_clips(config))
         return fail(STATUS_USAGE,
-                    "%s: the program's STEP does not clip, this run has --clip %g\n  STEP with the "
-                    "flag clip, or --clip 0",
-                    name, config->clip);
+                    "%s: the program's STEP does not clip, this run has %s %g\n  STEP with the "
+                    "flag clip, or --clip 0 and not --dtype f16",
+                    name, config->clip > 0 ? "--clip" : "--dtype f16, --clip", config->clip);
     if (program->sliced != config->sliced)
         return fail(
             STATUS_USAGE,

@@ -236,7 +236,7 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
         .behind_output = plan_stages(plan) - 1 - ranges_output_stage(&plan->micro[0].ranges),
         .sum = own_order(config),
         .samples = samples,
-        .clips = plan->program ? program_clips(plan->program) : config->clip > 0,
+        .clips = plan->program ? program_clips(plan->program) : plan_clips(config),
         .shares = config->sync_bn,
         .ties = plan->ties.item,
         .tie_count = plan->ties.count,
@@ -271,8 +271,8 @@ static void take_sizes(struct plan *plan) {
     }
 }
 
-/* NCCL's operations have one order. Where the program does not allow that and nobody asked for NCCL,
- * our own sums or the host's memory do. */
+/* NCCL's operations have one order. Where the program does not allow that and nobody asked for
+ * NCCL, our own sums or the host's memory do. */
 static enum status check_order(struct plan *plan) {
     const struct run_config *config = &plan->config;
     char unheard[1024];

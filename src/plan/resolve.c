@@ -397,8 +397,9 @@ static enum status resolve_device(struct resolve *resolve) {
                      &config->device_index));
     config->dtype = dtype_of(options->dtype);
     config->tf32 = strcmp(options->dtype, "tf32") == 0;
-    if (strcmp(config->device, "cuda") == 0) {
-        if (!option_is_set(options, OPTION_deterministic))
+    const struct backend *backend = backend_find(config->device);
+    if (backend && backend->apart) {
+        if (!option_is_set(options, OPTION_deterministic) && strcmp(config->device, "cuda") == 0)
             options->deterministic = false, option_resolve(options, OPTION_deterministic);
         return STATUS_OK;
     }

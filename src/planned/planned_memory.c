@@ -85,7 +85,7 @@ static int place_of(const struct planned_run *planned, int rank) {
 void planned_probe_positions(struct planned_run *planned, const struct run_config *config,
                              const struct plan_given *given) {
     int stages = config->grid.stages;
-    if (stages == 1) return;
+    if (stages == 1 || backend_find(config->device)->apart) return; /* its own memory counts */
     planned->position_planning = MEM_ARRAY(size_t, stages);
     probe_positions(config, given, stages, planned->position_planning);
 }

@@ -1,7 +1,8 @@
 /* What is proven where a device waits inside the operations it is given, as it does with NCCL: a
- * rank's operations on buckets are done in the order posted, whatever their groups. One that another
- * rank has not come to holds up all behind it. So a rank comes to an operation when all that it
- * posted before are done; the walk goes on as it does else, and nobody may wait for ever. */
+ * rank's operations on buckets are done in the order posted, whatever their groups. One that
+ * another rank has not come to holds up all behind it. So a rank comes to an operation when all
+ * that it posted before are done; the walk goes on as it does else, and nobody may wait for ever.
+ */
 #include <string.h>
 
 #include "base/log.h"

@@ -137,13 +137,13 @@ struct walk {
     struct ordered *ordered;        /* see verify_ordered.c */
     int ordered_first, ordered_count;
     size_t ordered_capacity;
-    bool arrived;                   /* where statistics are shared, but not past it */
-    int together, together_what;    /* several replicas on a rank: how many have come, to what */
-    int shared;                     /* segments of the pass that it has met for */
-    const struct instr *served;     /* SERVE whose pass has not come yet, or NULL */
-    const struct instr *again;      /* R whose backward has not ended yet, or NULL */
-    const struct instr *light[2];   /* an F of either form that is made again, or NULL */
-    int live, peak;                 /* slots in use: now, most */
+    bool arrived;                 /* where statistics are shared, but not past it */
+    int together, together_what;  /* several replicas on a rank: how many have come, to what */
+    int shared;                   /* segments of the pass that it has met for */
+    const struct instr *served;   /* SERVE whose pass has not come yet, or NULL */
+    const struct instr *again;    /* R whose backward has not ended yet, or NULL */
+    const struct instr *light[2]; /* an F of either form that is made again, or NULL */
+    int live, peak;               /* slots in use: now, most */
     bool waits, queued, ended;
     struct pending awaited; /* where it waits */
     struct walk *next_waiting;

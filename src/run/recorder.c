@@ -183,6 +183,10 @@ static void on_step(void *context, const struct step_result *result) {
     row->step_ms = (double)result->times.total_ns * 1e-6;
     row->data_ms = (double)result->times.of[TIME_DATA] * 1e-6;
     row->virtual_s = engine_virtual_s(*recorder->engine);
+    row->loss_scale = result->loss_scale;
+    row->steps_skipped = isnan(result->loss_scale)
+                             ? NAN
+                             : (double)engine_state(*recorder->engine)->done.scale.skipped;
     row->ranks = result->ranks;
     for (int r = 0; r < result->ranks; r++) {
         recorder->rank_loss[r] = result->rank_loss[r];

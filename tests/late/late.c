@@ -47,6 +47,7 @@ struct late_op {
     /* Of arrays and copies: which, and its operands. */
     enum { COPY, FILL, ADD, SQUARES, SUM, DECIDE, CHECK_FINITE, UPDATE, TREE } array;
     struct tree_terms *tree; /* owned */
+    struct optim_limits limits;
     void *to, *flag;
     const void *from;
     size_t bytes;
@@ -192,7 +193,7 @@ static enum status run_array(struct device *ref, const struct late_op *op) {
     case SQUARES: return table->array_squares(ref, &op->of, op->to, NULL);
     case SUM: return table->array_sum(ref, op->from, (int64_t)op->bytes, op->to, NULL);
     case DECIDE:
-        return table->array_decide(ref, op->from, op->of.data, op->number, op->to, op->flag, NULL);
+        return table->array_decide(ref, op->from, op->of.data, &op->limits, op->to, op->flag, NULL);
     case CHECK_FINITE: return table->array_check(ref, &op->of, op->flag, NULL);
     case UPDATE: return table->array_update(ref, &op->update, op->flag, NULL);
     case TREE: {
@@ -465,14 +466,14 @@ static enum status late_array_sum(struct device *device, const double *sums, int
 }
 
 static enum status late_array_decide(struct device *device, const struct exact_sum *squares,
-                                     const struct exact_sum *losses, double clip,
-                                     struct optim_decision *out, int32_t *stop,
-                                     struct stream *stream) {
+                                     const struct exact_sum *losses,
+                                     const struct optim_limits *limits, struct optim_decision *out,
+                                     int32_t *stop, struct stream *stream) {
     return array(device, stream,
                  (struct late_op){.array = DECIDE,
                                   .from = squares,
                                   .of = {.data = (void *)(uintptr_t)losses},
-                                  .number = clip,
+                                  .limits = *limits,
                                   .to = out,
                                   .flag = stop});
 }
@@ -631,8 +632,10 @@ static void late_isa(int index, char *text, size_t bytes) {
     snprintf(text, bytes, "any");
 }
 
+/* f16 too: that is how loss scaling is tested without a GPU. */
 static enum status late_takes(struct device *device, enum dtype dtype) {
     struct device *ref = late_of(device)->ref;
+    if (dtype == DTYPE_F16) return STATUS_OK;
     return ref->backend->takes(ref, dtype);
 }
 

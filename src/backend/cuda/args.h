@@ -81,9 +81,9 @@ struct cuda_exact_sum {
 struct cuda_decide {
     const int64_t *limb;
     const double *special, *losses; /* of the squares; of the losses, NULL: of none */
-    double clip, *norm;
+    double clip, unscale, *norm;
     float *scale;
-    int32_t *skip, *stop;
+    int32_t *skip, *stop, leaves;
 };
 struct cuda_check {
     struct cuda_reals of;

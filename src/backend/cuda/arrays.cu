@@ -94,12 +94,13 @@ static __device__ double exact_total(const int64_t *given, double special) {
 
 KERNEL_OF(array_decide, cuda_decide) {
     if (blockIdx.x != 0 || threadIdx.x != 0) return;
-    double squares = exact_total(a.limb, *a.special), norm = sqrt(squares);
+    double squares = exact_total(a.limb, *a.special), norm = sqrt(squares) * a.unscale;
     double scale = a.clip > 0 ? a.clip / (norm + 1e-6) : 1;
-    if (!isfinite(squares) || (a.losses && *a.losses != 0)) *a.stop = 1;
+    bool bad = !isfinite(squares);
+    if ((bad && !a.leaves) || (a.losses && *a.losses != 0)) *a.stop = 1;
     *a.norm = norm;
-    *a.scale = scale < 1 ? (float)scale : 1;
-    *a.skip = *a.stop;
+    *a.scale = (scale < 1 ? (float)scale : 1) * (float)a.unscale;
+    *a.skip = *a.stop || bad;
 }
 
 KERNEL_OF(array_check, cuda_check) {

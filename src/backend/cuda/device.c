@@ -34,18 +34,23 @@ enum status cuda_enter(struct cuda_device *device) {
 
 /* --- opening --- */
 
+static CUresult look_for_devices(int *count) {
+    CUresult result = cuda_call.cuInit(0);
+    if (result == CUDA_SUCCESS) result = cuda_call.cuDeviceGetCount(count);
+    return result == CUDA_ERROR_NO_DEVICE ? CUDA_SUCCESS : result;
+}
+
 enum status cuda_count(int *count) {
     *count = 0;
     TRY(cuda_library_open(CUDA_LIBRARY_DRIVER));
-    CUresult result = cuda_call.cuInit(0);
-    if (result == CUDA_SUCCESS) result = cuda_call.cuDeviceGetCount(count);
-    if (result == CUDA_ERROR_NO_DEVICE) result = CUDA_SUCCESS;
+    CUresult result = look_for_devices(count);
     if (result == CUDA_SUCCESS && *count > 0) return STATUS_OK;
     const char *text = "it has no device", *visible = getenv("CUDA_VISIBLE_DEVICES");
     if (result != CUDA_SUCCESS) cuda_call.cuGetErrorString(result, &text);
     return fail(STATUS_USAGE,
-                "--device cuda: the NVIDIA driver says: %s%s%s\n  --device cpu runs here", text,
-                visible ? "\n  CUDA_VISIBLE_DEVICES is " : "", visible ? visible : "");
+                "--device cuda: the NVIDIA driver says: %s%-s%s%-s\n  --device cpu runs here", text,
+                visible ? "\n  CUDA_VISIBLE_DEVICES is '" : "", visible ? visible : "",
+                visible ? "'" : "");
 }
 
 /* "cuda:0 NVIDIA H200, cuda:1 ..." */
@@ -157,8 +162,12 @@ static void cuda_describe(struct device *device, char *text, size_t bytes) {
 static void cuda_isa(int index, char *text, size_t bytes) {
     int count = 0;
     CUdevice device;
+    char said[512];
     snprintf(text, bytes, "sm");
-    if (cuda_count(&count) != STATUS_OK || index >= count ||
+    log_capture(said, sizeof said); /* whoever opens the device says what is missing */
+    enum status status = cuda_library_open(CUDA_LIBRARY_DRIVER);
+    log_capture(NULL, 0);
+    if (status != STATUS_OK || look_for_devices(&count) != CUDA_SUCCESS || index >= count ||
         cuda_call.cuDeviceGet(&device, index) != CUDA_SUCCESS)
         return;
     snprintf(text, bytes, "sm_%d%d",

@@ -67,8 +67,11 @@ static void fill_handles(const struct device_window *window, struct card *card) 
 static enum status make_window(struct device *device, struct device_window *out) {
     struct cuda_device *self = cuda_device_of(device);
     void *memory;
+    size_t taken = self->taken, peak = self->peak, whole = (out->bytes + GRAIN) / GRAIN * GRAIN;
     TRY(cuda_enter(self));
-    TRY(device->backend->memory_new(device, out->bytes, "data that other ranks reach", &memory));
+    TRY(device->backend->memory_new(device, whole, "data that other ranks reach", &memory));
+    self->taken = taken + out->bytes; /* the rest is nobody's */
+    self->peak = self->taken > peak ? self->taken : peak;
     out->memory = memory;
     TRY(shared_event(self, &out->ready));
     return shared_event(self, &out->done);
@@ -77,7 +80,7 @@ static enum status make_window(struct device *device, struct device_window *out)
 static enum status window_new(struct device *device, size_t bytes, struct device_window *out,
                               struct device_card *into) {
     struct card card = {.process = this_process()};
-    *out = (struct device_window){.bytes = (bytes + GRAIN) / GRAIN * GRAIN};
+    *out = (struct device_window){.bytes = bytes};
     TRY(make_window(device, out));
     TRY_CUDA(cuDeviceGetUuid(&card.uuid, cuda_device_of(device)->device));
     card.bytes = out->bytes;

@@ -71,11 +71,11 @@ static enum status plan_rank(void *context, int rank, const struct plan **out) {
 }
 
 /* A rank that fails ends the process, as one that reads no label does. */
-static struct answer answer_of(int count, const char *device, const char *line) {
+static struct answer answer_of(int count, const char *device, const char *comm, const char *line) {
     char all[512];
     struct ranks ranks = {.count = count};
     struct answer answer = {0};
-    snprintf(all, sizeof all, "%s --device %s --threads 1", line, device);
+    snprintf(all, sizeof all, "%s --device %s --comm %s --threads 1", line, device, comm);
     kit_options(all, &ranks.options);
     struct answer_config config = {.ranks = count, .context = &ranks, .plan = plan_rank};
     if (answer_train(&config, &answer) != STATUS_OK) _exit(2);
@@ -90,11 +90,16 @@ static const struct {
     const char *instr;
     int ranks;
     const char *line;
-    int stream; /* that has the copy: 1 of the communicator, 2 of LOAD */
-} awaited[] = {{"LOAD", 1, MLP "--micro-batches 2", 2},
-               {"REDUCE", 2, MLP "--strategy ddp", 1},
-               {"GATHER", 2, MLP "--strategy ddp --zero-stage 3", 1},
-               {"RECV", 2, MLP "--strategy 1f1b --stages 2 --micro-batches 4", 1}};
+    const char *comm; /* of late */
+    int stream;       /* that has the copy: 1 of the communicator, 2 of LOAD, 3 of the plane */
+    enum late_kind behind;
+} awaited[] = {
+    {"LOAD", 1, MLP "--micro-batches 2", "auto", 2, LATE_COPY_IN},
+    {"REDUCE", 2, MLP "--strategy ddp", "shm", 1, LATE_COPY_IN},
+    {"GATHER", 2, MLP "--strategy ddp --zero-stage 3", "shm", 1, LATE_COPY_IN},
+    {"RECV", 2, MLP "--strategy 1f1b --stages 2 --micro-batches 4", "auto", 1, LATE_COPY_IN},
+    {"REDUCE by peer", 2, MLP "--strategy ddp", "peer", 3, LATE_WAIT},
+    {"GATHER by peer", 2, MLP "--strategy ddp --zero-stage 3", "peer", 3, LATE_WAIT}};
 
 /* In a process of its own: what is read too early may be no label, and end it. */
 static bool is_as_ref(int which, bool drops) {
@@ -103,9 +108,10 @@ static bool is_as_ref(int which, bool drops) {
     cr_assert_geq(child, 0);
     if (child == 0) {
         if (drops) cr_assert_not_null(freopen("/dev/null", "w", stderr));
-        struct answer ref = answer_of(awaited[which].ranks, "ref", awaited[which].line);
-        if (drops) late_drop_waits(awaited[which].stream, LATE_COPY_IN);
-        struct answer late = answer_of(awaited[which].ranks, "late", awaited[which].line);
+        struct answer ref = answer_of(awaited[which].ranks, "ref", "auto", awaited[which].line);
+        if (drops) late_drop_waits(awaited[which].stream, awaited[which].behind);
+        struct answer late =
+            answer_of(awaited[which].ranks, "late", awaited[which].comm, awaited[which].line);
         _exit(answer_difference(&ref, &late) ? 1 : 0);
     }
     cr_assert_eq(waitpid(child, &end, 0), child);
