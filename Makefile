@@ -140,7 +140,7 @@ $(B)/stretto: $(MAIN_OBJ) $(B)/libstretto.a
 # --- tests ---------------------------------------------------------------------------------------------------------
 UNIT_SRC := $(sort $(shell find tests/unit tests/faults -name '*.c' 2>/dev/null))
 # The tests have a runner of their own: tests/plain_runner.c says why.
-UNIT_OBJ = $(UNIT_SRC:%.c=$(B)/%.o) $(B)/tests/plain_runner.o $(B)/tests/late/late.o
+UNIT_OBJ = $(UNIT_SRC:%.c=$(B)/%.o) $(B)/tests/plain_runner.o $(B)/tests/late/late.o $(B)/tests/late/late_reach.o $(B)/tests/late/late_rows.o
 
 unit-tests: $(B)/unit-tests
 $(B)/unit-tests: $(UNIT_OBJ) $(B)/libstretto.a
@@ -153,7 +153,7 @@ $(B)/rank-probe: $(B)/tests/ranks/probe.o $(B)/libstretto.a
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
 # Trainings with ranks as threads, held against one device.
-$(B)/equal: $(B)/tests/equal/equal.o $(B)/tests/late/late.o $(B)/libstretto.a
+$(B)/equal: $(B)/tests/equal/equal.o $(B)/tests/late/late.o $(B)/tests/late/late_reach.o $(B)/tests/late/late_rows.o $(B)/libstretto.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 

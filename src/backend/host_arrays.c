@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "backend/host.h"
+#include "backend/reach.h"
 #include "base/clones.h"
 #include "base/log.h"
-#include "backend/reach.h"
 #include "comm/tree_sum.h"
 
 static float get(const struct elements *elements, int64_t i) {

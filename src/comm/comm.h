@@ -140,11 +140,9 @@ void comm_slice_of(int members, int64_t count, int member, int64_t *begin, int64
 /* Local. Moves posted operations on as far as they go without waiting. After STATUS_PEER, or after
  * ranks disagreed, every call on the communicator fails alike. */
 enum status comm_progress(struct comm *comm);
-/* Local. Called whenever a wait of this rank looks whether it is over: what else this rank does for
- * others goes on meanwhile. A failure of it ends the wait. NULL: nobody. */
+/* Local. Called by waits of this rank, often, for what else others need of it. NULL: nobody. */
 void comm_set_turn(struct comm *comm, enum status (*turn)(void *context), void *context);
-/* Local, about ten times a second in a wait that is not of this communicator: whether a rank is
- * lost (STATUS_PEER, said), after telling the link what is awaited since when. */
+/* Local, ten times a second in a wait of another kind: STATUS_PEER, said, where a rank is lost. */
 enum status comm_look(struct comm *comm, const char *what, int64_t since_ns);
 /* Local. The number of a posted operation in its group, or of a message in its channel, from 1. */
 uint64_t comm_request_sequence(const struct comm_request *request);

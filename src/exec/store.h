@@ -8,8 +8,8 @@
 #ifndef EXEC_STORE_H
 #define EXEC_STORE_H
 
-#include "base/exact.h"
 #include "backend/plane.h"
+#include "base/exact.h"
 #include "plan/buckets.h"
 #include "plan/state_layout.h"
 #include "program/program.h"

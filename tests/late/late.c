@@ -13,11 +13,12 @@
 #include <unistd.h>
 
 #include "backend/host.h"
-#include "backend/reach.h"
 #include "backend/registry.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "late_reach.h"
+#include "late_rows.h"
 
 /* Of each mapping of a device; operations that a queue has room for; how old undemanded work gets.
  */
@@ -110,29 +111,10 @@ static bool is_ours(const struct late_device *device, const void *address) {
            (const char *)address < device->window + SPAN_BYTES;
 }
 
-/* Windows that others reach, of all devices. */
-enum { MOST_WINDOWS = 64 };
-static struct {
-    pthread_mutex_t lock;
-    const struct device_window *window[MOST_WINDOWS];
-} windows = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static bool is_reached(const void *address) {
-    bool found = false;
-    pthread_mutex_lock(&windows.lock);
-    for (int i = 0; i < MOST_WINDOWS && !found; i++) {
-        const struct device_window *window = windows.window[i];
-        found = window && (const char *)address >= window->memory &&
-                (const char *)address < window->memory + window->bytes;
-    }
-    pthread_mutex_unlock(&windows.lock);
-    return found;
-}
-
 /* Where a stream finds device memory. */
 static void *there(const struct late_device *device, const void *address) {
     if (!address) return NULL;
-    CHECK(is_ours(device, address) || is_reached(address), "%p is no memory of the device",
+    CHECK(is_ours(device, address) || late_is_reached(address), "%p is no memory of the device",
           address);
     return (char *)(uintptr_t)address + SPAN_BYTES;
 }
@@ -505,50 +487,8 @@ static enum status late_array_update(struct device *device, const struct optim_u
     return enqueue(stream, &op);
 }
 
-/* --- windows: for ranks of one process --- */
-
-static void late_window_free(struct device *device, struct device_window *window) {
-    pthread_mutex_lock(&windows.lock);
-    for (int i = 0; i < MOST_WINDOWS; i++)
-        if (windows.window[i] && windows.window[i]->memory == window->memory)
-            windows.window[i] = NULL;
-    pthread_mutex_unlock(&windows.lock);
-    late_memory_free(device, window->memory, window->bytes);
-    late_event_free(device, window->ready);
-    late_event_free(device, window->done);
-}
-
-static enum status late_window_new(struct device *device, size_t bytes, struct device_window *out,
-                                   struct device_card *card) {
-    void *memory;
-    *out = (struct device_window){.bytes = bytes};
-    TRY(late_memory_new(device, bytes, "a window", &memory));
-    out->memory = memory;
-    TRY(late_event_new(device, false, &out->ready));
-    TRY(late_event_new(device, false, &out->done));
-    memcpy(card, out, sizeof *out);
-    pthread_mutex_lock(&windows.lock);
-    int at = 0;
-    while (at < MOST_WINDOWS && windows.window[at]) at++;
-    CHECK(at < MOST_WINDOWS, "more than %d windows", MOST_WINDOWS);
-    windows.window[at] = out;
-    pthread_mutex_unlock(&windows.lock);
-    return STATUS_OK;
-}
-
-static enum status late_window_reach(struct device *device, const struct device_card *card,
-                                     struct device_window *out, char *why, size_t bytes) {
-    (void)device, (void)why, (void)bytes;
-    memcpy(out, card, sizeof *out);
-    return STATUS_OK;
-}
-
-static void late_window_leave(struct device *device, struct device_window *window) {
-    (void)device, (void)window;
-}
-
-static enum status late_array_tree(struct device *device, const struct tree_terms *terms,
-                                   struct stream *stream) {
+enum status late_array_tree(struct device *device, const struct tree_terms *terms,
+                            struct stream *stream) {
     struct late_op op = {.kind = LATE_ARRAY, .array = TREE, .tree = MEM_NEW(struct tree_terms)};
     *op.tree = *terms;
     for (int i = 0; i < terms->terms; i++)
@@ -556,14 +496,6 @@ static enum status late_array_tree(struct device *device, const struct tree_term
     for (int i = 0; i < terms->outs; i++) op.tree->out[i] = there(late_of(device), terms->out[i]);
     return enqueue(stream_of(device, stream), &op);
 }
-
-static const struct backend_reach late_reach = {
-    .window_new = late_window_new,
-    .window_free = late_window_free,
-    .window_reach = late_window_reach,
-    .window_leave = late_window_leave,
-    .array_tree = late_array_tree,
-};
 
 /* --- kernels --- */
 
@@ -622,36 +554,8 @@ static void late_close(struct device *device) {
     free(self);
 }
 
-static void late_describe(struct device *device, char *text, size_t bytes) {
-    (void)device;
-    snprintf(text, bytes, "reference kernels, as late as they may run");
-}
-
-static void late_isa(int index, char *text, size_t bytes) {
-    (void)index;
-    snprintf(text, bytes, "any");
-}
-
-/* f16 too: that is how loss scaling is tested without a GPU. */
-static enum status late_takes(struct device *device, enum dtype dtype) {
-    struct device *ref = late_of(device)->ref;
-    if (dtype == DTYPE_F16) return STATUS_OK;
-    return ref->backend->takes(ref, dtype);
-}
-
-static bool late_supports(struct device *device, const struct op_call *call) {
-    struct device *ref = late_of(device)->ref;
-    return ref->backend->supports(ref, call);
-}
-
-/* Who asks may have a copy of the device's begin alone. */
-static double late_cost_ns(struct device *device, const struct op_call *call) {
-    return backend_find("ref")->cost_ns(device, call);
-}
-
-static const struct layout *late_plain(struct device *device, const struct tensor_type *type) {
-    struct device *ref = late_of(device)->ref;
-    return ref->backend->plain(ref, type);
+struct device *late_ref(struct device *device) {
+    return late_of(device)->ref;
 }
 
 const struct backend backend_late = {
