@@ -20,8 +20,7 @@
 #include "late_reach.h"
 #include "late_rows.h"
 
-/* Of each mapping of a device; operations that a queue has room for; how old undemanded work gets.
- */
+/* Of each mapping; operations that a queue has room for; how old undemanded work gets. */
 #define SPAN_BYTES ((size_t)1 << 33)
 enum { QUEUE = 1024, LATEST_MS = 20, MOST_STREAMS = 8 };
 
@@ -178,11 +177,7 @@ static enum status run_array(struct device *ref, const struct late_op *op) {
         return table->array_decide(ref, op->from, op->of.data, &op->limits, op->to, op->flag, NULL);
     case CHECK_FINITE: return table->array_check(ref, &op->of, op->flag, NULL);
     case UPDATE: return table->array_update(ref, &op->update, op->flag, NULL);
-    case TREE: {
-        enum status status = host_array_tree(ref, op->tree, NULL);
-        free(op->tree);
-        return status;
-    }
+    case TREE: return late_run_tree(ref, op->tree);
     }
     return STATUS_BUG;
 }

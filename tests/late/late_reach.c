@@ -2,6 +2,7 @@
 #include "late_reach.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -64,6 +65,12 @@ static enum status late_window_reach(struct device *device, const struct device_
 
 static void late_window_leave(struct device *device, struct device_window *window) {
     (void)device, (void)window;
+}
+
+enum status late_run_tree(struct device *ref, struct tree_terms *terms) {
+    enum status status = host_array_tree(ref, terms, NULL);
+    free(terms);
+    return status;
 }
 
 const struct backend_reach late_reach = {

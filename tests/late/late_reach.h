@@ -11,4 +11,7 @@ bool late_is_reached(const void *address);
 enum status late_array_tree(struct device *device, const struct tree_terms *terms,
                             struct stream *stream);
 
+/* Local. Adds, and frees the terms. */
+enum status late_run_tree(struct device *ref, struct tree_terms *terms);
+
 #endif
