@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "exec/device_times.h"
 #include "exec/queues.h"
 #include "exec/scale.h"
 #include "exec/state.h"
@@ -274,6 +275,7 @@ static enum status run_step(struct engine *engine, struct step *step) {
     step->begin = engine->state->next;
     step->lr = engine_lr(engine);
     scale_begin(engine, step);
+    times_step(engine, step);
     TRY(queues_clear_told(engine, step));
     TRY(engine_run_list(engine, list_at(engine, step_in_epoch(engine))));
     step->times.hidden_ns = comm_hidden_ns(engine->comm) - hidden_before;
@@ -311,6 +313,7 @@ enum status engine_finish(struct engine *engine, struct step_result *out) {
     CHECK(engine->unfinished > 0, "no step is under way");
     enum status status = queues_wait(engine, step->done);
     if (status == STATUS_OK) status = tell(engine, step);
+    if (status == STATUS_OK) status = times_tell(engine, step);
     /* Of steps under way at once each counts from the end of the one before. */
     int64_t now_ns = engine_now(engine), before_ns = engine->finished_ns;
     step->times.total_ns = now_ns - (before_ns > step->begin_ns ? before_ns : step->begin_ns);

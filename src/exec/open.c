@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "exec/device_times.h"
 #include "exec/queues.h"
 #include "exec/state.h"
 
@@ -308,6 +309,7 @@ static enum status set_up(struct engine *engine) {
     TRY(backend->memory_new(plan->device, plan->memory.scratch, "scratch",
                             (void **)&engine->scratch));
     TRY(make_runnables(engine));
+    TRY(times_open(engine));
     TRY(open_loaders(engine));
     engine_find_place(engine);
     return STATUS_OK;
@@ -348,6 +350,7 @@ void engine_close(struct engine **pointer) {
     store_free(&engine->store);
     close_staging(engine);
     plane_close(&engine->plane);
+    times_close(engine);
     queues_close(engine);
     posted_free(engine);
     comm_close(&engine->comm);

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "exec/device_times.h"
 #include "exec/state.h"
 
 static bool is_absent(enum pass pass) {
@@ -34,6 +35,17 @@ static enum status await_compute(struct engine *engine) {
     return device->backend->stream_wait(device, engine->stream[STREAM_COMPUTE]);
 }
 
+struct launch {
+    struct kernel *kernel;
+    void **in, **out, *scratch;
+    struct stream *stream;
+};
+
+static enum status run_launch(void *context) {
+    const struct launch *l = context;
+    return kernel_run(l->kernel, l->in, l->out, l->scratch, l->stream);
+}
+
 /* Whoever watches the nodes of a step is told what the kernel took. */
 static enum status run_kernel(struct engine *engine, const struct graph *graph,
                               const struct node *node, void **in, void **out) {
@@ -42,11 +54,10 @@ static enum status run_kernel(struct engine *engine, const struct graph *graph,
     if (!node->kernel) return STATUS_OK;
     if (!observer->node || !list_is_step(engine->list_name))
         return kernel_run(node->kernel, in, out, engine->scratch, stream);
-    TRY(await_compute(engine));
-    int64_t begin = clock_ns();
-    TRY(kernel_run(node->kernel, in, out, engine->scratch, stream));
-    TRY(await_compute(engine));
-    observer->node(observer->context, graph, node, clock_ns() - begin);
+    int64_t ns;
+    struct launch launch = {node->kernel, in, out, engine->scratch, stream};
+    TRY(times_kernel(engine, run_launch, &launch, &ns));
+    observer->node(observer->context, graph, node, ns);
     return STATUS_OK;
 }
 

@@ -49,13 +49,14 @@ struct engine {
     /* The device. */
     bool apart; /* its memory is its own, and work is done later */
     struct stream *stream[STREAM_COUNT];
-    struct event *computed;  /* recorded anew by queues_follow */
-    bool copied;             /* something was enqueued for the communicator since it was cleared */
-    char *told;              /* of all steps, and `stop` behind them */
-    int32_t *stop;           /* a norm was not finite: nothing is updated any more */
-    struct step_read **read; /* per step: pinned */
-    char *exchanged;         /* pinned: the host's end of an exchange of statistics */
-    char **sent;             /* pinned: per channel, messages on their way, one a slot */
+    struct event *computed; /* recorded anew by queues_follow */
+    bool copied;            /* something was enqueued for the communicator since it was cleared */
+    char *told;             /* of all steps, and `stop` behind them */
+    int32_t *stop;          /* a norm was not finite: nothing is updated any more */
+    struct event *origin, *kernel_at[2], *before; /* before: of the step told of last, at: */
+    int64_t before_ns;
+    char *exchanged; /* pinned: the host's end of an exchange of statistics */
+    char **sent;     /* pinned: per channel, messages on their way, one a slot */
 
     struct step ring[STEP_MOST], *step; /* `step`: under way, or the next one */
     int ring_count, unfinished;         /* how many there are; steps before `step` not finished */

@@ -92,6 +92,13 @@ struct step {
     double *rank_loss, *rank_ms;       /* per rank, for whoever watches */
     struct step_times times;
     int64_t begin_ns;
+    /* When the device ran its instructions: see device_times.h. */
+    struct event *began;
+    struct instr_times {
+        const struct instr *instr;
+        struct event *begin, *end;
+    } * ran;
+    int ran_count, ran_room;
 };
 
 /* Local. Begins to count and to time it; also for an evaluation, which is counted likewise. */

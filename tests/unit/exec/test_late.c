@@ -98,8 +98,8 @@ static const struct {
     {"REDUCE", 2, MLP "--strategy ddp", "shm", 1, LATE_COPY_IN},
     {"GATHER", 2, MLP "--strategy ddp --zero-stage 3", "shm", 1, LATE_COPY_IN},
     {"RECV", 2, MLP "--strategy 1f1b --stages 2 --micro-batches 4", "auto", 1, LATE_COPY_IN},
-    {"REDUCE by peer", 2, MLP "--strategy ddp", "peer", 3, LATE_WAIT},
-    {"GATHER by peer", 2, MLP "--strategy ddp --zero-stage 3", "peer", 3, LATE_WAIT}};
+    {"REDUCE by peer", 2, MLP "--strategy ddp", "peer", 3, LATE_ARRAY},
+    {"GATHER by peer", 2, MLP "--strategy ddp --zero-stage 3", "peer", 3, LATE_ARRAY}};
 
 /* In a process of its own: what is read too early may be no label, and end it. */
 static bool is_as_ref(int which, bool drops) {
