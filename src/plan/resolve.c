@@ -410,6 +410,19 @@ static enum status resolve_device(struct resolve *resolve) {
                 options->dtype, config->device, options->dtype);
 }
 
+/* Options that a device of its own has nothing to do with; said once, by the first rank. */
+static enum status note_idle(struct resolve *resolve) {
+    const struct options *options = resolve->options;
+    if (resolve->place->rank > 0) return STATUS_OK;
+    if (resolve->config->conv == CONV_WINOGRAD)
+        log_note("--conv winograd does not act on device %s: its library chooses",
+                 resolve->config->device);
+    if (option_is_given(options, OPTION_threads))
+        log_note("--threads does not act on device %s, but on what the host does for it",
+                 resolve->config->device);
+    return STATUS_OK;
+}
+
 static enum status resolve_machine(struct resolve *resolve) {
     struct options *options = resolve->options;
     struct run_config *config = resolve->config;
@@ -426,6 +439,7 @@ static enum status resolve_machine(struct resolve *resolve) {
     config->forward_batch = resolve->place->forward_batch;
     TRY(resolve_device(resolve));
     TRY(resolve_plane(resolve));
+    if (backend_find(config->device)->apart) return note_idle(resolve);
     if (config->conv == CONV_WINOGRAD && strcmp(config->device, "ref") == 0)
         return fail(STATUS_USAGE, "--conv winograd: device ref has direct convolutions alone\n"
                                   "  --conv direct, or --device cpu");

@@ -49,8 +49,9 @@ static void link_waiting(void *context, int peer, const char *what, int64_t sinc
 /* Facts beside those of a checkpoint, as text. */
 struct own_facts {
     char program[17], layouts[17];
+    const char *device;
 };
-enum { OWN_FACTS = 2 };
+enum { OWN_FACTS = 3 };
 
 static enum status hash_plan(const struct plan *plan, struct own_facts *out) {
     uint64_t layouts;
@@ -61,6 +62,7 @@ static enum status hash_plan(const struct plan *plan, struct own_facts *out) {
     else
         snprintf(out->program, sizeof out->program, "%016llx",
                  (unsigned long long)program_hash(plan->program));
+    out->device = plan->config.device;
     snprintf(out->layouts, sizeof out->layouts, "%016llx", (unsigned long long)layouts);
     return STATUS_OK;
 }
@@ -75,6 +77,7 @@ static int facts_of(struct rank *rank, struct control_fact *facts, struct own_fa
         const struct checkpoint_fact *fact = &session->facts[count];
         facts[count] = (struct control_fact){fact->key, fact->value, fact->kind != FACT_RAN_ON};
     }
+    facts[count++] = (struct control_fact){"device kind", own->device, true};
     facts[count++] = (struct control_fact){"program", own->program, true};
     facts[count++] = (struct control_fact){"layouts", own->layouts, true};
     return count;

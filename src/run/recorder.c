@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "backend/watch.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -161,6 +162,31 @@ static void write_row(struct recorder *recorder, const struct metrics_row *row) 
                    (long long)row->step);
 }
 
+/* A few times a second: the driver means over that long itself. */
+static void sample_device(struct recorder *recorder) {
+    enum { EVERY_NS = 200 * 1000 * 1000, HIGH = 95 };
+    struct device *device = recorder->planned->plan->device;
+    struct device_load *load = &recorder->device_load;
+    int64_t now_ns = clock_ns();
+    double busy, memory;
+    if (!device->backend->watch || now_ns - load->at_ns < EVERY_NS) return;
+    load->at_ns = now_ns;
+    if (!device->backend->watch->busy(device, &busy, &memory)) return;
+    load->samples++;
+    load->above += busy > HIGH;
+    load->busy += busy;
+    load->memory += memory;
+}
+
+static void fill_device(const struct recorder *recorder, struct summary *summary) {
+    const struct device_load *load = &recorder->device_load;
+    double count = (double)load->samples;
+    if (load->samples == 0) return;
+    summary->gpu_busy.mean = load->busy / count / 100;
+    summary->gpu_busy.above_95 = (double)load->above / count;
+    summary->gpu_busy.memory = load->memory / count / 100;
+}
+
 /* The row of a step is whole when the norm of its gradients is known: see on_norm. */
 static void on_step(void *context, const struct step_result *result) {
     struct recorder *recorder = context;
@@ -170,6 +196,7 @@ static void on_step(void *context, const struct step_result *result) {
     recorder->line_samples += result->samples;
     recorder->line_ns += result->times.total_ns;
     time_step(recorder, result);
+    if (recorder->metrics && recorder->steps_seen > RECORDER_WARMUP_STEPS) sample_device(recorder);
     if (recorder->steps_seen == RECORDER_WARMUP_STEPS) recorder->load = load_now("");
     recorder->busy_ns = recorder->first_ns = recorder->last_ns = 0;
     if (recorder->profiling) profiling_instr(recorder->profiling, NULL, 0, 0);
@@ -390,6 +417,7 @@ void recorder_summary(const struct recorder *recorder, struct summary *summary) 
     summary->steps_not_timed = recorder->steps_seen - recorder->timed_steps;
     summary->damaged_samples = recorder->planned->plan->config.dataset->damaged;
     summary->skipped_samples = recorder->skipped;
+    fill_device(recorder, summary);
     summary->loss_first = recorder->loss_first;
     summary->loss_last = recorder->loss_last;
     if (recorder->metrics) fill_evaluation(metrics_past(recorder->metrics), summary);

@@ -378,9 +378,8 @@ static void late_memory_free(struct device *device, void *memory, size_t bytes) 
     late_of(device)->taken -= bytes;
 }
 
-static void late_memory_bytes(struct device *device, size_t *peak, size_t *all) {
-    *peak = late_of(device)->peak;
-    *all = SPAN_BYTES;
+static void late_memory_bytes(struct device *device, struct device_bytes *out) {
+    *out = (struct device_bytes){.peak = late_of(device)->peak, .all = SPAN_BYTES};
 }
 
 static enum status late_copy_in(struct device *device, void *to, const void *host, size_t bytes,
