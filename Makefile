@@ -111,7 +111,7 @@ NVCC_FLAGS := -std=c++17 -O3 -fmad=false -Isrc -Werror all-warnings --threads 2 
 $(K)/kernels.cu: $(KERNELS)
 	@mkdir -p $(@D)
 	@for f in $(KERNELS:src/%=%); do echo "#include \"$$f\""; done > $@
-$(K)/kernels.fatbin: $(K)/kernels.cu $(KERNELS) src/backend/cuda/args.h src/backend/cuda/args_rows.h src/backend/cuda/device.h src/backend/cuda/random.h src/tensor/tensor.h src/tensor/dtype.def $(K)/flags
+$(K)/kernels.fatbin: $(K)/kernels.cu $(KERNELS) src/backend/cuda/args.h src/backend/cuda/args_rows.h src/backend/cuda/device.h src/backend/cuda/random.h src/op/op.def src/tensor/tensor.h src/tensor/dtype.def $(K)/flags
 	$(call say,NVCC,$(words $(KERNELS)) files of src/backend/cuda)
 	$(Q)$(NVCC) $(NVCC_FLAGS) -fatbin $< -o $@
 $(B)/src/backend/cuda/fatbin.o $(F)/src/backend/cuda/fatbin.o: $(K)/kernels.fatbin

@@ -233,6 +233,10 @@ int comm_group_member(const struct comm_group *group) {
     return group->member;
 }
 
+int comm_group_rank(const struct comm_group *group, int member) {
+    return group->rank[member];
+}
+
 void comm_slice_of(int members, int64_t count, int member, int64_t *begin, int64_t *slice_count) {
     int64_t blocks = (count + COMM_SLICE_BLOCK - 1) / COMM_SLICE_BLOCK;
     int64_t each = blocks / members, extra = blocks % members;

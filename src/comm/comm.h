@@ -101,10 +101,12 @@ int64_t comm_hidden_ns(struct comm *comm);
 
 /* Collective over the job (the same calls in order), not blocking. Members in the tree's order. */
 enum status comm_group_new(struct comm *comm, const int *ranks, int count, struct comm_group **out);
-/* The group of all ranks; members of a group; this rank's index among them, -1 when it is none. */
+/* The group of all ranks; members of a group; this rank's index among them, -1 when it is none; the
+ * rank of a member. */
 struct comm_group *comm_world(struct comm *comm);
 int comm_group_count(const struct comm_group *group);
 int comm_group_member(const struct comm_group *group);
+int comm_group_rank(const struct comm_group *group, int member);
 
 /* Local. 64-byte aligned, zeroed; lives until the close. STATUS_MEMORY when the heap is used up. */
 enum status comm_alloc(struct comm *comm, size_t bytes, const char *what, void **out);

@@ -60,7 +60,6 @@ struct transport {
     int events; /* readable when the worker has something to do */
     ucp_ep_h *end;
     struct wire {
-        struct transport *transport;
         bool broken;
     } * wire;                     /* of each rank */
     struct p2p_transfer *waiting; /* receives under way */

@@ -211,8 +211,18 @@ double cost_byte_ns(const struct costs *costs, const struct cost_devices *on, in
     return most;
 }
 
-/* Ranks of this machine copy themselves, from and to memory that another rank used last: no cache
- * has it, however small the message is. */
+double cost_array_ns(const struct costs *costs, const struct cost_devices *on, int threads) {
+    return costs->simulated && costs->flop_ns > 0 ? 0 : cost_byte_ns(costs, on, threads);
+}
+
+double cost_add_ns(const struct costs *costs, const struct cost_devices *on, int threads,
+                   double bytes, bool inside) {
+    return inside && costs->flop_ns > 0 ? 0 : 3 * bytes * cost_array_ns(costs, on, threads);
+}
+
+/* Without a cluster the ranks of this machine copy messages themselves. The memory was last used by
+ * another rank, so it is in no cache of this one: even a small message is read from memory and
+ * written to it. */
 double cost_copy_ns(const struct costs *costs, const struct cost_devices *on, int threads,
                     double bytes) {
     return costs->cluster ? 0 : 2 * bytes * cost_byte_ns(costs, on, threads);

@@ -26,25 +26,27 @@
 /* All zero: the rules of the operations. At most one source is given, beside laws. */
 struct costs {
     struct cost_units *units; /* by hand: the same of every stage; NULL */
-    bool delays;              /* these are ns, and passes wait for so long instead of computing */
+    bool delays;              /* units are ns: passes wait that long instead of computing */
     struct profile *profile;  /* NULL, or with: */
     const struct profile_section *section; /* what holds for the run */
     struct cluster *cluster;               /* NULL */
-    double crowd;          /* for the rules: how many threads of ranks share a core; 0: 1 */
+    double crowd;                          /* for the rules: threads of ranks per core; 0 means 1 */
     struct hetero *hetero; /* laws that make ranks unequal, with any source but units; NULL */
     bool simulated;        /* --clock virtual: each rank has a device of its own, of one thread */
     double flop_ns; /* by the law `base`: what a node takes for each of its flops; 0: no such law */
 };
 extern const struct costs cost_rules;
 
-/* Blocks. What the options name. `files`: profile and cluster are read too; without them other
- * ranks than rank 0 do, which may not have them. The caller frees the costs. */
+/* Blocks. Reads the costs that the options name; with `files` the profile and the cluster file,
+ * too. Ranks other than rank 0 may do without these files, which they may not have. The caller
+ * frees the costs. */
 enum status cost_read(const struct options *options, bool files, struct costs **out);
 void cost_free(struct costs **costs);
 /* Without delays: what work takes, whatever a run does in its place. */
 struct costs cost_of_work(const struct costs *costs);
-/* With the rate that the law `base` gives, where a mini-batch is so many micro-batches of a lowered
- * graph: it takes that long for the forward flops of all of them. */
+/* The costs with flop_ns set by the law `base` of --hetero; unchanged without that law. `base` is
+ * the time of the forward passes of a whole mini-batch, which is `micro_batches` times the graph:
+ * flop_ns is that time divided by their flops. */
 struct costs cost_at_rate(const struct costs *costs, const struct graph *graph, int micro_batches);
 
 /* --- devices --- */
@@ -103,6 +105,13 @@ double cost_pass_ns(const struct cost_table *table, const struct cost_devices *o
 #define COST_BYTES_PER_NS 12.0
 /* A byte that a device reads or writes, with `threads` threads a rank; 0 where costs are units. */
 double cost_byte_ns(const struct costs *costs, const struct cost_devices *on, int threads);
+/* The same of parameters, gradients and optimizer state: nothing in virtual time where the law
+ * `base` says what passes take. */
+double cost_array_ns(const struct costs *costs, const struct cost_devices *on, int threads);
+/* Adding one array of so many bytes to another: two are read, one is written. As part of a pass
+ * (`inside`) it is nothing on either clock where that law says what passes take. */
+double cost_add_ns(const struct costs *costs, const struct cost_devices *on, int threads,
+                   double bytes, bool inside);
 /* What either end of a message spends to copy it. Devices of a cluster have engines for that. */
 double cost_copy_ns(const struct costs *costs, const struct cost_devices *on, int threads,
                     double bytes);
@@ -127,12 +136,17 @@ struct cost_net cost_net_of(const struct costs *costs, int threads);
 
 struct cost_device cost_device_of(const struct cost_net *net, int rank);
 struct cost_link cost_link(const struct cost_net *net, int from, int to);
+/* How long bytes move over a link, after its latency. */
+static inline double cost_moving(struct cost_link link, double bytes) {
+    return link.bytes_per_time > 0 ? bytes * (1 / link.bytes_per_time) : 0;
+}
 /* What a law says of a link on top of it: later by both, at the slower rate. */
 struct cost_link cost_longer_link(struct cost_link link, struct cost_link more);
 /* The worse of both in either respect. Over a group's members: that of the group. */
 struct cost_link cost_slower_link(struct cost_link a, struct cost_link b);
 /* One round of an operation of `size` ranks on `bytes` each: a sum of all, or an exchange. */
 enum cost_operation { COST_EXCHANGE, COST_SUM, COST_BARRIER };
+enum { COST_EXCHANGE_BYTES = 256 }; /* a rank's part of an exchange at the end of a step, about */
 double cost_group_time(enum cost_collective collective, struct cost_link link, int size,
                        double bytes, enum cost_operation operation);
 

@@ -61,6 +61,13 @@ double hetero_pass_ns(const struct hetero *law, const struct hetero_pass *pass, 
     return ns + hetero_transient_ns(law, pass);
 }
 
+double hetero_most_ns(const struct hetero *law, double work_ns, int passes) {
+    double slowest = 1;
+    for (size_t i = 0; i < law->slow_count; i++)
+        if (law->slow[i].factor > slowest) slowest = law->slow[i].factor;
+    return work_ns * slowest + passes * law->transient_ns;
+}
+
 /* --- links --- */
 
 struct cost_link hetero_link(const struct hetero *law, int a, int b) {

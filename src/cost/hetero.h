@@ -62,6 +62,8 @@ double hetero_pass_ns(const struct hetero *law, const struct hetero_pass *pass, 
 /* How many times longer passes of a rank take, by its law `slow` alone; what a draw adds. */
 double hetero_slowness(const struct hetero *law, int rank);
 double hetero_transient_ns(const struct hetero *law, const struct hetero_pass *pass);
+/* The most that so many passes of any rank take, whose work is `work_ns` in all; traces aside. */
+double hetero_most_ns(const struct hetero *law, double work_ns, int passes);
 /* What lies between two ranks beside their link: zeros where no law says anything. */
 struct cost_link hetero_link(const struct hetero *law, int a, int b);
 

@@ -1,9 +1,9 @@
 /* Costs of instructions given by hand. All local; nothing blocks.
  *
- * --costs f=1,i=1,w=1,c=0 gives them in units of one's own, for formulas and golden orders;
- * --delay f=5ms,i=5ms,w=5ms gives times, and has DELAYs run in place of the instructions. What is
- * not given follows: b = i + w (a whole backward pass is its two halves), r = f (recomputation is a
- * forward pass). */
+ * --costs f=1,i=1,w=1,c=0 gives them in units that the user chooses, for formulas and golden
+ * orders. --delay f=5ms,i=5ms,w=5ms gives times: passes wait that long instead of computing, and
+ * the program stays the same. A cost that is not given follows from the others: b = i + w (a whole
+ * backward pass is its two halves), r = f (recomputation is a forward pass). */
 #ifndef COST_UNITS_H
 #define COST_UNITS_H
 

@@ -14,10 +14,10 @@
 #include "exec/tally.h"
 #include "exec/timed.h"
 
-const struct engine_observer *engine_watcher(const struct engine *engine) {
+/* Evaluating and saving are each one thing, which train.h tells. */
+static const struct engine_observer *watcher_of(const struct engine *engine, enum list_name name) {
     static const struct engine_observer nobody = {0};
-    bool trains = engine->list_name == LIST_START || list_is_step(engine->list_name) ||
-                  engine->list_name == LIST_DRAIN;
+    bool trains = name == LIST_START || list_is_step(name) || name == LIST_DRAIN;
     return trains ? &engine->state->observer : &nobody;
 }
 
@@ -29,13 +29,14 @@ static bool is_told_later(const struct engine *engine, const struct instr *instr
            (instr->op == INSTR_REPORT || instr->op == INSTR_NORM);
 }
 
-/* Operations of a group are posted in one order: what goes out for those before comes first. */
+/* All members of a group must post its operations in the same order. So an instruction that meets
+ * other ranks first hands the operations posted before it to the communicator. */
 static enum status run(struct engine *engine, const struct instr *instr) {
     const struct instr_row *row = instr_row(instr);
     bool meets = row->meets == MEETS_SHARERS ? instr_shares(instr) : row->meets != MEETS_NOBODY;
     if (engine->apart && meets) TRY(posted_move(engine, true));
     TRY(handlers[instr->op].run(engine, instr));
-    if (!engine->awaiting) queues_use_slot(engine, instr);
+    if (engine->apart && !engine->awaiting) queues_use_slot(engine, instr);
     return STATUS_OK;
 }
 
@@ -50,9 +51,10 @@ static enum status run_or_post(struct engine *engine, const struct instr *instr)
     return handlers[instr->op].prepare(engine, instr);
 }
 
-/* Instructions are timed by their category, less what they spent on communication. One that goes on
- * after an exchange is run several times. The clock is read once: where nothing was awaited, an
- * instruction begins as the one before it ended. Who times nodes wants to know the gap, too. */
+/* Adds the time of an instruction to its category; what it spent on communication counts as
+ * TIME_COMM instead. An instruction with exchanges inside comes here once for each piece. The clock
+ * is read once, at the end: an instruction begins where the one before it, or its own wait, ended.
+ * An observer of nodes needs the exact begin, so then the clock is read there, too. */
 static enum status run_timed(struct engine *engine, const struct instr *instr) {
     if (engine->state->observer.node) engine->now_ns = engine_now(engine);
     int64_t begin = engine->now_ns, comm_before = engine->step->times.of[TIME_COMM];
@@ -79,17 +81,18 @@ static void begin_next(struct engine *engine) {
 void engine_begin_list(struct engine *engine, enum list_name name) {
     engine->list = program_list(engine->plan->program, engine->plan->config.rank, name);
     engine->list_name = name;
+    engine->watcher = watcher_of(engine, name);
     engine->list_step = engine->step->number;
     engine->at = 0;
     engine->pass.instr = NULL; /* of a list that failed */
-    free(engine->broadcast.first_steps);
+    free(engine->broadcast.all);
     engine->broadcast = (struct broadcast_run){0};
     engine->now_ns = engine_now(engine);
     begin_next(engine);
 }
 
 enum status engine_advance(struct engine *engine, bool *ended) {
-    const struct engine_observer *observer = engine_watcher(engine);
+    const struct engine_observer *observer = engine->watcher;
     *ended = engine->at == engine->list->count;
     if (*ended) return STATUS_OK;
     const struct instr *instr = &engine->list->items[engine->at];
@@ -101,7 +104,7 @@ enum status engine_advance(struct engine *engine, bool *ended) {
     engine->awaiting = NULL;
     engine->awaited = instr;
     engine->awaited_at = NULL;
-    TRY(posted_settle(engine, instr));
+    if (engine->under_way) TRY(posted_settle(engine, instr));
     if (!engine->awaiting) TRY(run_timed(engine, instr));
     if (engine->awaiting) return STATUS_OK;
     if (observer->instr && !times_by_device(engine, instr))
@@ -131,7 +134,7 @@ static enum status await(struct engine *engine) {
 }
 
 enum status engine_wait(struct engine *engine) {
-    const struct engine_observer *observer = engine_watcher(engine);
+    const struct engine_observer *observer = engine->watcher;
     const struct instr *waiter =
         engine->at < engine->list->count ? &engine->list->items[engine->at] : NULL;
     int64_t begin = engine_now(engine);
@@ -172,7 +175,7 @@ static enum status run_list(struct engine *engine, bool step) {
         TRY(engine_advance(engine, &ended));
         if (engine->awaiting) TRY(engine_wait(engine));
     }
-    if (clock) TRY(timed_end(engine, engine_watcher(engine)));
+    if (clock) TRY(timed_end(engine, engine->watcher));
     TRY(posted_await_all(engine, step));
     if (step) return STATUS_OK;
     if (engine->list_name == LIST_EVAL) TRY(queues_read_told(engine, engine->step, TOLD_ALL));

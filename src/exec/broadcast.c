@@ -104,18 +104,17 @@ static enum status end_piece(struct engine *engine, struct comm_group *group) {
     return comm_barrier_post(group, &engine->request);
 }
 
-static enum status post_step(struct engine *engine, struct comm_group *group) {
-    engine->broadcast.first_steps = MEM_ARRAY(int64_t, comm_group_count(group));
+static enum status post_place(struct engine *engine, struct comm_group *group) {
+    struct broadcast_run *run = &engine->broadcast;
+    run->all = MEM_ARRAY(struct train_place, comm_group_count(group));
     engine->awaiting = &engine->request;
-    return comm_exchange_post(group, &engine->broadcast.first_step,
-                              sizeof engine->broadcast.first_step, engine->broadcast.first_steps,
-                              &engine->request);
+    return comm_exchange_post(group, &run->first, sizeof run->first, run->all, &engine->request);
 }
 
-static void end_step(struct engine *engine) {
-    engine->broadcast.first_step = engine->broadcast.first_steps[0];
-    free(engine->broadcast.first_steps);
-    engine->broadcast.first_steps = NULL;
+static void take_place(struct engine *engine) {
+    engine->broadcast.first = engine->broadcast.all[0];
+    free(engine->broadcast.all);
+    engine->broadcast.all = NULL;
 }
 
 /* Padding of gradients is zero and stays so: sums and norms run over it. */
@@ -146,8 +145,8 @@ static enum status go_on(struct engine *engine, const struct instr *instr, bool 
     }
     if (run->array < last) return post_piece(engine, instr);
     run->piece = 0;
-    if (!run->statistics && !engine->broadcast.first_steps) return post_step(engine, group);
-    if (!run->statistics) end_step(engine);
+    if (!run->statistics && !run->all) return post_place(engine, group);
+    if (!run->statistics) take_place(engine);
     *done = true;
     return end_broadcast(engine);
 }
@@ -161,11 +160,15 @@ enum status run_BCAST(struct engine *engine, const struct instr *instr) {
     bool done = false;
     if (!engine->broadcast.active) {
         begin(engine, false);
-        engine->broadcast.first_step = engine->step->number;
+        engine->broadcast.first =
+            (struct train_place){engine->state->done.step, engine->state->next};
     }
     TRY(go_on(engine, instr, &done));
-    int64_t step = engine->broadcast.first_step;
-    if (done && step != engine->step->number) engine_seek(engine, step);
+    const struct train_place *first = &engine->broadcast.first;
+    const struct train_position *own = &engine->state->next;
+    bool here = first->step == engine->state->done.step && first->next.epoch == own->epoch &&
+                first->next.sample == own->sample;
+    if (done && !here) engine_seek(engine, first->step, &first->next);
     return STATUS_OK;
 }
 

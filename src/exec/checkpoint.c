@@ -200,6 +200,7 @@ enum status checkpoint_begin(const struct saving *saving, uint64_t bytes) {
 
 static enum status seal(const struct saving *saving, const struct manifest_file *files, int count) {
     struct manifest manifest = {.state = *saving->state,
+                                .next = saving->next,
                                 .facts = saving->config->facts,
                                 .fact_count = saving->config->fact_count,
                                 .files = files,
@@ -235,6 +236,7 @@ enum status checkpoint_save(const struct checkpoint_config *config, struct engin
     struct saving saving = {
         .config = config,
         .state = state,
+        .next = engine->state->next,
         .clock = engine->meeting.clock,
         .temporary = mem_format("%s/.step-%08lld.tmp", config->folder, (long long)state->step),
         .own = {.status = (int32_t)ready}};
@@ -306,8 +308,9 @@ static enum status each_part(const struct plan *plan, struct engine *engine, con
 
 static enum status load_files(struct engine *engine, const char *folder,
                               const struct manifest *manifest) {
+    bool placed = manifest->next.epoch >= 0;
     TRY(each_part(NULL, engine, folder, manifest));
-    engine_seek(engine, manifest->state.step);
+    engine_seek(engine, manifest->state.step, placed ? &manifest->next : NULL);
     const struct engine_clock *clock = engine->meeting.clock;
     if (clock && is_first(engine))
         clock->load(clock->context, manifest->clock, manifest->clock_count);
@@ -319,7 +322,9 @@ static enum status load_checkpoint(struct resumption *resumption, const char *fo
     const struct checkpoint_config *config = resumption->config;
     struct engine *engine = resumption->engine;
     TRY(manifest_compare(manifest, config->facts, config->fact_count, folder));
-    TRY(each_part(engine ? engine_plan(engine) : config->plan, NULL, folder, manifest));
+    const struct plan *plan = engine ? engine_plan(engine) : config->plan;
+    if (manifest->next.epoch >= 0) TRY(engine_check_place(&manifest->next, plan));
+    TRY(each_part(plan, NULL, folder, manifest));
     if (engine) TRY(load_files(engine, folder, manifest));
     resumption->report.state = manifest->state;
     resumption->report.state.saved_step = manifest->state.step;

@@ -3,11 +3,12 @@
  * A checkpoint is a folder step-NNNNNNNN of the run's checkpoint folder: model.safetensors
  * (parameters and buffers, by the names of the ecosystem), optimizer.safetensors (state, as
  * PARAMETER.STATE; either is several files where several ranks write it) and manifest.json (step,
- * best result so far, what the run was told, what it ran on, and size and checksum of each file).
- * It is written under a temporary name, synced, renamed; only then are older ones removed. A
- * checkpoint newer than the one resumed from, which this run did not save, is never removed: it is
- * renamed *.damaged once a save reaches its step. Random numbers and the order of samples follow
- * from seed and step, so the step is their whole state. */
+ * the sample that comes next, best result so far, what the run was told, what it ran on, and size
+ * and checksum of each file). It is written under a temporary name, synced, renamed; only then are
+ * older ones removed. A checkpoint newer than the one resumed from, which this run did not save, is
+ * never removed: it is renamed *.damaged once a save reaches its step. Random numbers and the order
+ * of samples follow from the seed, the step and the next sample, so nothing else of them is saved.
+ */
 #ifndef EXEC_CHECKPOINT_H
 #define EXEC_CHECKPOINT_H
 

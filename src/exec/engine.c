@@ -119,20 +119,21 @@ int64_t engine_steps_left(const struct engine *engine) {
            step_in_epoch(engine);
 }
 
-void engine_seek(struct engine *engine, int64_t step) {
+void engine_seek(struct engine *engine, int64_t step, const struct train_position *next) {
     const struct run_config *config = &engine->plan->config;
+    struct train_position own = {step / config->steps_per_epoch,
+                                 step % config->steps_per_epoch * config->batch};
     CHECK(queues_clear_stop(engine) == STATUS_OK, "the device has failed");
     engine->state->done.step = step;
-    engine->state->next = (struct train_position){step / config->steps_per_epoch,
-                                                  step % config->steps_per_epoch * config->batch};
+    engine->state->next = next ? *next : own;
     engine_find_place(engine);
     if (engine->train) loader_seek(engine->train, engine->state->next.epoch, step_in_epoch(engine));
 }
 
-enum status engine_check_place(const struct train_state *state, const struct plan *plan) {
-    const struct train_position *next = &state->next;
+enum status engine_check_place(const struct train_position *next, const struct plan *plan) {
     int64_t batch = plan->config.batch;
-    if (next->sample == 0 || next->sample % batch == 0) return STATUS_OK;
+    if (next->sample % batch == 0 && next->sample / batch < plan->config.steps_per_epoch)
+        return STATUS_OK;
     return fail(STATUS_USAGE,
                 "the run is at sample %lld of epoch %lld, where no step of %lld samples begins",
                 (long long)next->sample, (long long)next->epoch + 1, (long long)batch);
@@ -164,11 +165,11 @@ static int64_t step_samples(const struct engine *engine, const struct step *step
 /* Until the slowest rank had come this far there was nobody to communicate with, and until a
  * message was sent nothing to wait for but its sender. A rank that came late to a group because it
  * waited for a message was waited for no less. */
-static int64_t idle_ns(const struct engine *engine, const struct step *step) {
+static int64_t idle_ns(const struct step *step) {
     const struct step_times *times = &step->times;
     double own_ms = step->share.came_ms, slowest_ms = own_ms;
-    for (int r = 0; r < comm_size(engine->comm); r++)
-        slowest_ms = fmax(slowest_ms, step->shares[r].came_ms);
+    for (int m = 0; m < step_reports(step); m++)
+        slowest_ms = fmax(slowest_ms, step->shares[m].came_ms);
     int64_t idle = (int64_t)((slowest_ms - own_ms) * 1e6);
     int64_t groups = times->of[TIME_COMM] - times->message_ns;
     return times->unsent_ns + (idle < groups ? idle : groups);
@@ -225,9 +226,11 @@ static void fill_result(const struct engine *engine, struct step *step, struct s
                                 .rank_loss = step->rank_loss,
                                 .rank_ms = step->rank_ms};
     int losses = engine->plan->micro[0].graph->loss_count;
-    for (int r = 0; r < out->ranks; r++) {
-        step->rank_loss[r] = own_loss(&step->shares[r].tally, losses);
-        step->rank_ms[r] = step->shares[r].busy_ms;
+    for (int r = 0; r < out->ranks; r++) step->rank_loss[r] = step->rank_ms[r] = NAN;
+    for (int m = 0; m < step_reports(step); m++) {
+        int r = step_reporter(step, m, comm_rank(engine->comm));
+        step->rank_loss[r] = own_loss(&step->shares[m].tally, losses);
+        step->rank_ms[r] = step->shares[m].busy_ms;
     }
 }
 
@@ -322,7 +325,7 @@ enum status engine_finish(struct engine *engine, struct step_result *out) {
         drop_steps(engine);
         return status;
     }
-    step->times.idle_ns = idle_ns(engine, step);
+    step->times.idle_ns = idle_ns(step);
     fill_result(engine, step, out);
     release_batch(engine, step);
     engine->unfinished--;

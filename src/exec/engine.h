@@ -22,13 +22,12 @@ int64_t engine_most_waits(const struct plan *plan, const struct instr_list *list
 /* Where the time of a step went. */
 struct step_times {
     int64_t total_ns;
-    int64_t of[TIME_COUNT]; /* by category; TIME_COMM is posting, adding and waiting: not hidden
-                               behind computation */
-    int64_t message_ns;     /* the part of that in which a message between stages was awaited */
-    int64_t unsent_ns;      /* the part of that before the message began to move */
-    int64_t idle_ns;   /* the part of TIME_COMM in which nothing could move: unsent_ns, and until
-                          the slowest rank had come to an operation of a group */
-    int64_t hidden_ns; /* moving bytes beside it */
+    int64_t of[TIME_COUNT]; /* by category; TIME_COMM: posting, adding, waiting; see hidden_ns */
+    int64_t message_ns;     /* the part of TIME_COMM spent waiting for messages between stages */
+    int64_t unsent_ns;      /* the part of message_ns before the message began to move */
+    int64_t idle_ns;        /* the part of TIME_COMM in which nothing could move: unsent_ns, and the
+                               waits until the slowest rank came to an operation of a group */
+    int64_t hidden_ns;      /* other threads moved bytes for the rank: not in TIME_COMM */
 };
 
 /* What a rank asks for after the step under way; all ranks learn what any of them asks. */
@@ -124,18 +123,19 @@ void engine_ask(struct engine *engine, const struct step_request *request);
 /* Collective, blocking. comm_agree of all its ranks. */
 enum status engine_agree(struct engine *engine, enum status own);
 
-/* Local. The store, for checkpoints and comparisons; owned by the engine; what reading the training
- * data took, nothing where this rank reads none. */
+/* Local. What the engine uses: it owns the communicator and the store, its opener the plan and the
+ * state. What reading the training data has taken (all 0 where this rank reads none). */
 struct comm *engine_comm(const struct engine *engine);
 struct store *engine_store(struct engine *engine);
 struct loader_spent engine_loading(const struct engine *engine);
 const struct plan *engine_plan(const struct engine *engine);
 struct train_state *engine_state(const struct engine *engine);
 
-/* Local. The next step; how many are left; moving after a checkpoint was loaded: blocking. */
+/* Local. The next step; how many steps are left. */
 int64_t engine_next_step(const struct engine *engine);
 int64_t engine_steps_left(const struct engine *engine);
-void engine_seek(struct engine *engine, int64_t step);
+/* Local, blocking. Moves to a step, which begins with the sample `next` (NULL: by the plan). */
+void engine_seek(struct engine *engine, int64_t step, const struct train_position *next);
 
 /* Local. Whether a failure was this rank's alone, so that others wait; the next learning rate. */
 bool engine_failed_alone(const struct engine *engine);

@@ -296,7 +296,8 @@ enum status run_OUTPUT(struct engine *engine, const struct instr *instr) {
 
 /* --- the end of a step --- */
 
-/* What is told when the device is done has a copy at the end of the step. */
+/* Copies what the device tells, for REPORT and NORM. A rank that runs steps ahead (engine_ahead)
+ * does not wait for them in the list: all of it is copied once, at the end of the step. */
 static enum status read_told(struct engine *engine, struct step *step, enum told_part part) {
     return engine_ahead(engine) > 0 && list_is_step(engine->list_name)
                ? STATUS_OK
@@ -354,6 +355,7 @@ enum status finish_REPORT(struct engine *engine, const struct instr *instr) {
     struct step *step = engine_posted(engine, instr)->step;
     int members = members_of(engine, instr);
     bool evaluated = engine->list_name == LIST_EVAL_END;
+    step->reported = instr->group == INSTR_ALL ? NULL : engine->group[instr->group];
     if (evaluated)
         sum_evaluation(engine, step, members);
     else

@@ -8,11 +8,9 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "exec/delay.h"
-#include "exec/late.h"
 #include "exec/places.h"
 #include "exec/state.h"
-
-enum { EXCHANGE_BYTES = 256 }; /* of COUNT, REPORT and NORM, as the simulator counts them */
+#include "program/laws.h"
 
 void law_open(struct engine *engine) {
     const struct grid *grid = &engine->plan->program->grid;
@@ -23,11 +21,6 @@ void law_open(struct engine *engine) {
 
 void law_close(struct engine *engine) {
     free(engine->law.free_ns);
-    engine->law = (struct law_run){0};
-}
-
-struct engine_late engine_late(const struct engine *engine) {
-    return (struct engine_late){engine->law.passes, engine->law.late};
 }
 
 /* --- groups --- */
@@ -42,33 +35,24 @@ static int64_t group_ns(const struct engine *engine, const struct instr *instr, 
                         enum cost_operation operation) {
     const struct run_config *config = &engine->plan->config;
     const struct grid *grid = &engine->plan->program->grid;
-    const struct hetero *law = engine->law.of;
-    struct cost_link slowest = {0};
-    if (law->link_count == 0 || instr->group == INSTR_ALL) return 0;
+    if (engine->law.of->link_count == 0 || instr->group == INSTR_ALL) return 0;
     enum group_family family = engine->plan->program->group[instr->group];
     int index = group_of(grid, family, config->rank);
-    for (size_t i = 0; i < law->link_count; i++) {
-        const int *rank = law->link[i].rank;
-        if (group_of(grid, family, rank[0]) == index && group_of(grid, family, rank[1]) == index)
-            slowest = cost_slower_link(slowest, law->link[i].more);
-    }
+    struct cost_link slowest =
+        program_law_link(engine->plan->program, engine->law.of, family, index);
     enum cost_collective collective = cost_net_of(config->costs, config->threads).collective;
     return (int64_t)cost_group_time(collective, slowest, group_size(grid, family, index), bytes,
                                     operation);
 }
 
 static int64_t operation_ns(const struct engine *engine, const struct instr *instr) {
-    bool half = instr->op == INSTR_SCATTER || instr->op == INSTR_GATHER,
-         sum = half || instr->op == INSTR_REDUCE || instr->op == INSTR_JOIN;
-    double bytes = sum ? bucket_bytes(engine, instr) * (half ? 0.5 : 1) : EXCHANGE_BYTES;
-    return group_ns(engine, instr, bytes, sum ? COST_SUM : COST_EXCHANGE);
+    if (!instr_moves_bucket(instr))
+        return group_ns(engine, instr, COST_EXCHANGE_BYTES, COST_EXCHANGE);
+    double bytes = bucket_bytes(engine, instr) * instr_reduce_share(instr);
+    return group_ns(engine, instr, bytes, COST_SUM);
 }
 
 /* --- messages --- */
-
-static int64_t moving_ns(struct cost_link link, double bytes) {
-    return link.bytes_per_time > 0 ? (int64_t)(bytes / link.bytes_per_time) : 0;
-}
 
 /* When a message would have come without laws. Its receiver may have looked late; the sender's
  * clock is its own where ranks are on one machine. */
@@ -85,11 +69,11 @@ static int64_t message_end_ns(struct engine *engine, const struct posted *posted
         sender = grid_owner(&config->grid, from, config->cell.first_replica);
     struct cost_link link = hetero_link(engine->law.of, sender, config->rank);
     const struct micro_plan *micro = slot_of(engine, instr)->runnable->plan;
-    size_t bytes = micro->crossing[channel / 2 * PHASE_COUNT + back].bytes;
+    double bytes = (double)micro->crossing[channel / 2 * PHASE_COUNT + back].bytes;
     int64_t *free_ns = &engine->law.free_ns[channel];
     if (link.latency == 0 && link.bytes_per_time == 0) return 0;
     int64_t came_ns = arrival_ns(engine, posted);
-    *free_ns = (came_ns > *free_ns ? came_ns : *free_ns) + moving_ns(link, (double)bytes);
+    *free_ns = (came_ns > *free_ns ? came_ns : *free_ns) + (int64_t)cost_moving(link, bytes);
     return *free_ns + (int64_t)link.latency;
 }
 
@@ -125,9 +109,9 @@ static double pass_ns(struct engine *engine, const struct instr *instr,
     double work_ns = (double)engine->law.spent_ns;
     if (plan->flop_ns > 0 && slot->runnable)
         work_ns = plan_pass_flops(plan, slot->runnable->plan, instr) * plan->flop_ns;
-    return hetero_pass_ns(engine->law.of, pass,
-                          (double)(clock_ns() - engine->law.spent_ns - engine->law.begin_ns),
-                          work_ns);
+    return hetero_pass_ns(
+        engine->law.of, pass,
+        (double)(clock_ns() - engine->law.spent_ns - engine->state->laws.begin_ns), work_ns);
 }
 
 /* A segment that computes too long is made up for by those behind it: the pass counts. */
@@ -144,8 +128,8 @@ static enum status wait_pass(struct engine *engine, const struct instr *instr) {
     law->spent_ns = 0;
     law->owed_ns = !pass.ends && left < 0 ? -left : 0;
     if (pass.ends) {
-        law->passes += timed;
-        law->late += timed && law->pass_spent_ns > law->pass_due_ns;
+        engine->state->laws.passes += timed;
+        engine->state->laws.late += timed && law->pass_spent_ns > law->pass_due_ns;
         law->pass_spent_ns = law->pass_due_ns = 0;
     }
     return left > 0 ? delay_until(engine, now + left) : STATUS_OK;
@@ -157,7 +141,7 @@ enum status law_wait(struct engine *engine, const struct instr *instr, int64_t b
     if (!list_is_step(engine->list_name)) return STATUS_OK;
     bool passes = instr_cost_kind(instr) >= 0;
     if (passes) {
-        if (engine->law.begin_ns == 0) engine->law.begin_ns = begin_ns;
+        if (engine->state->laws.begin_ns == 0) engine->state->laws.begin_ns = begin_ns;
         engine->law.spent_ns +=
             clock_ns() - begin_ns - (engine->step->times.of[TIME_COMM] - comm_before_ns);
     }
@@ -165,9 +149,9 @@ enum status law_wait(struct engine *engine, const struct instr *instr, int64_t b
     if (passes) return wait_pass(engine, instr);
     if (instr->op == INSTR_MEET)
         return delay_until(engine,
-                           clock_ns() + group_ns(engine, instr, EXCHANGE_BYTES, COST_BARRIER));
+                           clock_ns() + group_ns(engine, instr, COST_EXCHANGE_BYTES, COST_BARRIER));
     if (instr->op != INSTR_SERVE) return STATUS_OK;
     struct cost_link link = hetero_link(engine->law.of, 0, engine->plan->config.rank);
-    return delay_until(engine,
-                       clock_ns() + (int64_t)link.latency + moving_ns(link, PROGRAM_CALL_BYTES));
+    return delay_until(engine, clock_ns() +
+                                   (int64_t)(link.latency + cost_moving(link, PROGRAM_CALL_BYTES)));
 }

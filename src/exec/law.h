@@ -11,13 +11,11 @@ struct posted;
 
 struct law_run {
     const struct hetero *of; /* NULL: there are no laws */
-    int64_t begin_ns;        /* of the first pass: traces count from there; 0: none yet */
     int64_t spent_ns;        /* of the pass under way, without its waits for others */
     int64_t owed_ns;         /* that earlier segments of a pass computed beyond their law */
     int64_t pass_spent_ns, pass_due_ns; /* of all segments of the pass so far */
     int64_t *free_ns;                   /* per channel: when its link has moved the last message */
     int64_t group_free_ns[PROGRAM_MAX_GROUPS]; /* per group: when its last operation ended */
-    int64_t passes, late; /* of all steps; those that computed longer than their law */
 };
 
 /* Local. The laws of a plan, if it has any; forgets them. */

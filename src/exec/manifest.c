@@ -53,6 +53,10 @@ char *manifest_print(const struct manifest *manifest) {
                   (json_int_t)state->step, "best_step", (json_int_t)state->best_step, "best_score",
                   state->best_step >= 0 ? json_real(state->best_score) : json_null(), "facts",
                   facts_object(manifest), "files", files_object(manifest));
+    if (manifest->next.epoch >= 0) {
+        json_object_set_new(root, "epoch", json_integer((json_int_t)manifest->next.epoch));
+        json_object_set_new(root, "sample", json_integer((json_int_t)manifest->next.sample));
+    }
     if (manifest->clock_count) json_object_set_new(root, "clock", clock_list(manifest));
     if (state->scale.scale > 0)
         json_object_set_new(root, "loss_scale",
@@ -158,6 +162,18 @@ static enum status read_scale(const json_t *object, const char *path, struct los
     return STATUS_OK;
 }
 
+/* Manifests of before they were kept have neither: there the step alone tells. */
+static enum status read_position(const json_t *root, const char *path, struct train_position *out) {
+    const json_t *epoch = json_object_get(root, "epoch"), *sample = json_object_get(root, "sample");
+    *out = (struct train_position){-1, 0};
+    if (!epoch && !sample) return STATUS_OK;
+    if (!json_is_integer(epoch) || json_integer_value(epoch) < 0 || !json_is_integer(sample) ||
+        json_integer_value(sample) < 0)
+        return fail(STATUS_USAGE, "%s: epoch and sample are not both counts", path);
+    *out = (struct train_position){json_integer_value(epoch), json_integer_value(sample)};
+    return STATUS_OK;
+}
+
 /* A run on the wall clock has none. */
 static enum status read_clock(const json_t *list, const char *path, struct manifest *out) {
     if (!list) return STATUS_OK;
@@ -197,6 +213,7 @@ static enum status read_root(json_t *root, const char *path, struct manifest *ou
         return fail(STATUS_USAGE, "%s: format %lld, this version reads %d", path,
                     (long long)json_integer_value(json_object_get(root, "format")), FORMAT);
     TRY(read_state(root, path, &out->state));
+    TRY(read_position(root, path, &out->next));
     TRY(read_facts(json_object_get(root, "facts"), path, out));
     TRY(read_clock(json_object_get(root, "clock"), path, out));
     TRY(read_scale(json_object_get(root, "loss_scale"), path, &out->state.scale));

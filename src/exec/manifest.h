@@ -14,6 +14,7 @@ struct manifest_file {
 
 struct manifest {
     struct checkpoint_state state;
+    struct train_position next;          /* epoch -1: it is older than this field */
     const struct checkpoint_fact *facts; /* borrowed when writing, in the arena when read */
     int fact_count;
     const struct manifest_file *files; /* likewise */

@@ -74,7 +74,7 @@ enum status engine_take_values(struct engine *engine) {
 enum status engine_change_plan(struct engine **engine, const struct plan *plan) {
     struct train_state *state = (*engine)->state;
     struct engine_config config = {.plan = plan, .state = state, .meeting = (*engine)->meeting};
-    TRY(engine_check_place(state, plan));
+    TRY(engine_check_place(&state->next, plan));
     TRY(engine_drain(*engine));
     enum status status = take_values(*engine);
     if (status == STATUS_OK) {

@@ -169,8 +169,11 @@ static int search_micro(struct engine *engine, int micro, struct search *search)
 static void blame(struct engine *engine, bool here) {
     int own = comm_rank(engine->comm), losses = engine->plan->micro[0].graph->loss_count;
     int whose = here ? own : COMM_ANOTHER;
-    for (int r = 0; r < comm_size(engine->comm) && whose == COMM_ANOTHER; r++)
-        if (r != own && !isfinite(tally_loss(&engine->step->shares[r].tally, losses))) whose = r;
+    const struct step *step = engine->step;
+    for (int m = 0; m < step_reports(step) && whose == COMM_ANOTHER; m++) {
+        int rank = step_reporter(step, m, own);
+        if (rank != own && !isfinite(tally_loss(&step->shares[m].tally, losses))) whose = rank;
+    }
     comm_blame(engine->comm, whose);
 }
 
@@ -267,8 +270,8 @@ enum status numeric_failure_of_evaluation(struct engine *engine, double loss) {
     int bad;
     if (isnan(loss)) loss = NAN;
     const char *param = bad_param(engine, &bad);
-    int losses = engine->plan->micro[0].graph->loss_count, own = comm_rank(engine->comm);
-    blame(engine, param || !isfinite(tally_loss(&engine->step->shares[own].tally, losses)));
+    int losses = engine->plan->micro[0].graph->loss_count;
+    blame(engine, param || !isfinite(tally_loss(&engine->step->share.tally, losses)));
     char when[32] = "";
     bool forward = engine->plan->config.forward; /* what was trained elsewhere */
     if (!forward) snprintf(when, sizeof when, "after step %lld: ", (long long)engine->step->number);

@@ -320,7 +320,7 @@ enum status engine_open(const struct engine_config *config, struct engine **out)
     engine->plan = config->plan;
     engine->state = config->state;
     engine->meeting = config->meeting;
-    TRY(engine_check_place(engine->state, engine->plan));
+    TRY(engine_check_place(&engine->state->next, engine->plan));
     TRY(open_comm(engine));
     if (config->prepare) TRY(engine_agree(engine, config->prepare(config->context)));
     mem_give_back(); /* what planning took and is free: memory of this plan is counted from here */
@@ -361,7 +361,7 @@ void engine_close(struct engine **pointer) {
     free(engine->calls);
     free(engine->pieces);
     free(engine->eval_shares);
-    free(engine->broadcast.first_steps);
+    free(engine->broadcast.all);
     free(engine->own_statistics);
     free(engine->scores);
     law_close(engine);

@@ -42,10 +42,10 @@ struct pass_run {
     size_t exchanged, piece;
 };
 
-/* Local. Points a pass at its first node; runs it up to its end or to the next exchange, which it
- * posts: engine->awaiting tells which. Fails where a kernel does, or where operations do that are
- * moved on between nodes (engine->comm_status). */
+/* Local. Points a pass at its first node. */
 void pass_begin(struct pass_run *run);
+/* Local. Runs a pass up to its end, or up to the next exchange, which it posts and engine->awaiting
+ * names. Fails if a kernel does, or an operation that is moved on meanwhile does (comm_status). */
 enum status pass_go_on(struct engine *engine, struct pass_run *run);
 /* Local. Runs passes of one device that share statistics in lockstep: each up to where they share,
  * then all share, and so on. */

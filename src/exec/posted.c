@@ -224,7 +224,7 @@ enum status posted_begin_copy(struct engine *engine, const struct instr *instr,
 
 /* It is done: what came goes to the device. */
 static enum status bring(struct engine *engine, struct posted *posted) {
-    const struct engine_observer *observer = engine_watcher(engine);
+    const struct engine_observer *observer = engine->watcher;
     if (engine->law.of) TRY(law_hold(engine, posted));
     if (engine->meeting.clock) timed_take(engine, posted);
     if (posted->by_plane) posted->end_ns = engine_now(engine);

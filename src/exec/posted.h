@@ -28,8 +28,9 @@ struct posted {
     struct comm_request *request;
     struct plane_request *moving; /* of the plane, instead of `request` */
     bool by_plane;                /* it was, or is */
-    struct posted *by;            /* an operation on two buffers, which is kept at the other one */
-    struct step *step;            /* that posted it */
+    struct posted *by; /* where the operation is kept, if it is on two buffers and this is the
+                          second; else NULL */
+    struct step *step; /* that posted it */
     /* Awaited, but the copy of what came may still read the communicator's memory; then it is
      * closed. NULL: nothing. */
     const struct instr *closing;
@@ -52,9 +53,9 @@ struct posted_queue {
 enum status posted_open(struct engine *engine);
 void posted_free(struct engine *engine);
 
-/* Local. Where what an instruction posts is kept; is something under way on the one buffer of a
- * kind? */
+/* Local. The place for the operation that an instruction posts. */
 struct posted *engine_posted(struct engine *engine, const struct instr *instr);
+/* Local. Whether an operation is under way on the buffer of a kind that has only one. */
 bool engine_is_under_way(const struct engine *engine, enum resource kind);
 
 /* Local. Begins the operation of an instruction of the queue COMM; a copy that the instruction has
@@ -68,8 +69,8 @@ enum status posted_move(struct engine *engine, bool wait);
 /* Local. Finishes what is done of all that the instruction must await; engine->awaiting is the
  * first that is not. */
 enum status posted_settle(struct engine *engine, const struct instr *instr);
-/* Collective, blocking. One that is under way; all that are, or (leave) all but those on what
- * lasts. */
+/* Collective, blocking. Waits for one operation; for all that are under way. With `leave`,
+ * operations on buffers that last beyond a step are left under way. */
 enum status posted_await(struct engine *engine, struct posted *posted);
 enum status posted_await_all(struct engine *engine, bool leave);
 /* Collective, blocking. All of an operation that nobody awaits, between steps; of one that was

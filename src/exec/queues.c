@@ -148,7 +148,7 @@ enum status queues_copy_in(struct engine *engine, void *to, const void *host, si
 /* --- slots --- */
 
 void queues_use_slot(struct engine *engine, const struct instr *instr) {
-    if (!engine->apart || !instr_row(instr)->needs) return;
+    if (!instr_row(instr)->needs) return;
     backend_of(engine)->event_record(slot_of(engine, instr)->used, engine->stream[STREAM_COMPUTE]);
 }
 

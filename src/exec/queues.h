@@ -27,7 +27,8 @@ void queues_follow(struct engine *engine);
 enum status queues_copy_out(struct engine *engine, void *host, const void *from, size_t bytes);
 enum status queues_copy_in(struct engine *engine, void *to, const void *host, size_t bytes);
 
-/* Local. The slot of an instruction was touched by all that is enqueued so far. */
+/* Local. Notes that work enqueued so far uses the slot of the instruction: the next LOAD into this
+ * slot comes behind it. */
 void queues_use_slot(struct engine *engine, const struct instr *instr);
 
 /* Local, asynchronous. The samples of a micro-batch, into the slot's place for them, on the stream
@@ -38,12 +39,14 @@ enum status queues_give_seeds(struct engine *engine, const struct slot *slot, in
 /* Local, asynchronous, behind all computation so far. Zeros, of whole floats, in device memory. */
 enum status queues_clear(struct engine *engine, void *at, size_t bytes);
 
-/* Local, asynchronous. Updates go on, whatever happened before. The step has told nothing; what it
- * has told so far goes to the host, which may read it behind step->done: all at its end, before
- * that a part, which nothing enqueued meanwhile writes. */
+/* What the device tells of a step (struct step_told), by who writes it. */
 enum told_part { TOLD_BY_NORM, TOLD_BY_FORWARD, TOLD_ALL };
+/* Local, asynchronous. Clears `stop`: updates change parameters again. */
 enum status queues_clear_stop(struct engine *engine);
+/* Local, asynchronous. Clears step_told of the step, before the step begins. */
 enum status queues_clear_told(struct engine *engine, struct step *step);
+/* Local, asynchronous. Copies step_told to the host, which may read it behind step->done: all of it
+ * at the end of the step, or earlier a part that nothing enqueued since then writes. */
 enum status queues_read_told(struct engine *engine, struct step *step, enum told_part part);
 
 #endif

@@ -2,8 +2,8 @@
  * task, and waits in between.
  *
  * A device belongs to the thread that opened it, so all that a rank does is done on its thread.
- * Rank 0 may be the caller's thread: then a single rank needs no other. The library keeps it apart,
- * since any thread may use a run. */
+ * Rank 0 may be the caller's thread: then a single rank needs no other. The library and --spawn
+ * threads keep it apart, since any thread may use a run. */
 #ifndef EXEC_RANK_THREADS_H
 #define EXEC_RANK_THREADS_H
 

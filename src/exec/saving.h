@@ -24,6 +24,7 @@ struct saving {
     const struct checkpoint_config *config; /* NULL: only the model is written, to a folder that is
                                                there; or see `values` */
     const struct checkpoint_state *state;
+    struct train_position next;
     const struct engine_clock *clock; /* of virtual time; NULL */
     char *temporary;                  /* the folder that is written to */
     struct tensor_values *values;     /* tensors are kept here, and no file is written; or NULL */

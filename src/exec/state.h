@@ -16,8 +16,8 @@ struct broadcast_run {
     bool active, statistics, releasing;
     int array;
     size_t done, piece, most;
-    int64_t first_step;   /* of BCAST: the step that the first member is at */
-    int64_t *first_steps; /* of all members, while they are exchanged */
+    struct train_place first; /* of BCAST: where the first member is */
+    struct train_place *all;  /* of all members, while they are exchanged */
 };
 
 /* The message of CALL. */
@@ -65,17 +65,18 @@ struct engine {
     /* The list being run. */
     const struct instr_list *list;
     enum list_name list_name;
-    int64_t list_step;               /* the step that was next when it began */
-    int at;                          /* its next instruction */
-    int64_t begin_ns;                /* when that one began to run; 0: not yet */
-    int64_t now_ns;                  /* when the one before it ended, or what it awaited */
-    bool begun;                      /* whoever watches was told of that one */
-    struct comm_request **awaiting;  /* what it waits for; NULL: it can go on */
-    const struct instr *awaited;     /* who posted that */
-    const struct posted *awaited_at; /* where it is kept; NULL: in `request` */
-    struct comm_request *request;    /* of a pass, a broadcast or a save under way */
-    struct plane_request *moving;    /* likewise, of the plane */
-    bool met;                        /* at MEET, CALL or SERVE, and waits for the others */
+    const struct engine_observer *watcher; /* of training; for other lists nobody */
+    int64_t list_step;                     /* the step that was next when it began */
+    int at;                                /* its next instruction */
+    int64_t begin_ns;                      /* when that one began to run; 0: not yet */
+    int64_t now_ns;                        /* when the one before it ended, or what it awaited */
+    bool begun;                            /* whoever watches was told of that one */
+    struct comm_request **awaiting;        /* what it waits for; NULL: it can go on */
+    const struct instr *awaited;           /* who posted that */
+    const struct posted *awaited_at;       /* where it is kept; NULL: in `request` */
+    struct comm_request *request;          /* of a pass, a broadcast or a save under way */
+    struct plane_request *moving;          /* likewise, of the plane */
+    bool met;                              /* at MEET, CALL or SERVE, and waits for the others */
     struct pass_run pass;
     struct pass_run *lockstep; /* per replica, where one device shares their statistics */
     int lockstep_count;        /* those that have come to the pass under way */
@@ -102,8 +103,8 @@ struct engine {
     struct saving *saving; /* NULL: no checkpoint is being saved */
 };
 
-/* Local, alike on all ranks. STATUS_USAGE where no step of a plan begins where the training is. */
-enum status engine_check_place(const struct train_state *state, const struct plan *plan);
+/* Local, alike on all ranks. STATUS_USAGE where no step of a plan begins with that sample. */
+enum status engine_check_place(const struct train_position *next, const struct plan *plan);
 /* Local. Makes the next step the one where the training is; the loader is not moved. */
 void engine_find_place(struct engine *engine);
 /* Collective, blocking. Of the values that the state brings, those that this rank holds. */
@@ -128,7 +129,8 @@ static inline int64_t engine_now(const struct engine *engine) {
 }
 /* Local. The clock that the list under way has its times from; NULL: it is no step, or no clock. */
 static inline const struct engine_clock *engine_timed_by(const struct engine *engine) {
-    return list_is_step(engine->list_name) ? engine->meeting.clock : NULL;
+    const struct engine_clock *clock = engine->meeting.clock;
+    return clock && list_is_step(engine->list_name) ? clock : NULL;
 }
 
 /* Local. Runs a list from its first instruction, one call an instruction: as far as it goes without
@@ -145,8 +147,6 @@ enum status engine_await_losses(struct engine *engine);
  * that is no step. */
 enum status engine_run_list(struct engine *engine, enum list_name name);
 
-/* Local. Who watches training; evaluating and saving are each one thing, which train.h tells. */
-const struct engine_observer *engine_watcher(const struct engine *engine);
 /* Local. The communicator tells when what is posted is done; until engine_listen(engine, false). */
 void engine_listen(struct engine *engine, bool on);
 

@@ -87,7 +87,8 @@ struct step {
     const char *bad_gradient;          /* one that is not finite; NULL: none */
     bool updated;                      /* its STEP has run */
     bool update_is_finite;             /* all parameters were finite after that */
-    struct step_share share, *shares;  /* this rank's; of all ranks */
+    struct step_share share, *shares;  /* this rank's; of those that REPORT meets */
+    const struct comm_group *reported; /* those; NULL: this rank alone, or nobody has reported */
     struct step_request asked, agreed; /* by this rank; by any rank */
     double *rank_loss, *rank_ms;       /* per rank, for whoever watches */
     struct step_times times;
@@ -100,6 +101,14 @@ struct step {
     } * ran;
     int ran_count, ran_room;
 };
+
+/* Local. How many ranks have reported to this one, and which one member m of them is. */
+static inline int step_reports(const struct step *step) {
+    return step->reported ? comm_group_count(step->reported) : 1;
+}
+static inline int step_reporter(const struct step *step, int m, int own) {
+    return step->reported ? comm_group_rank(step->reported, m) : own;
+}
 
 /* Local. Begins to count and to time it; also for an evaluation, which is counted likewise. */
 void step_begin(struct step *step);

@@ -42,14 +42,16 @@ struct elements store_elements(const struct store *store, int array, int64_t beg
 struct elements store_tensor(const struct store *store, int array, int item);
 struct elements store_use_gradient(const struct store *store, int grad, int use);
 
-/* Local. A whole bucket: in a gradient buffer, of parameters. Where gradients or parameters are
- * sliced it lies in its window (of gradients: buffer 1), and is only there between the instructions
- * that say so; so does a parameter that kernels read. Memory of the communicator that is free
- * between steps, equally large on all replicas. */
+/* Local. Where a whole bucket lies: its gradients in a buffer; its parameters; one parameter, for
+ * the kernels that read it. Where gradients or parameters are sliced this is a window (of
+ * gradients: buffer 1), and holds the bucket only from the instruction that fills the window to the
+ * one that frees it. */
 struct elements store_bucket_gradient(const struct store *store, int grad,
                                       const struct bucket *bucket);
 struct elements store_bucket_params(const struct store *store, const struct bucket *bucket);
 struct elements store_read_param(const struct store *store, int param);
+/* Local. Memory of the communicator that is free between steps, of the same size on all replicas.
+ */
 const struct elements *store_staging(const struct store *store);
 /* Local. Where other ranks reach what lies at an address of such an array. That is the address
  * itself, or, of a device that is apart, memory of the host that it is copied to and from. */

@@ -47,13 +47,26 @@ struct checkpoint_state {
     int64_t saved_step; /* of the newest checkpoint that this run saved or resumed from, or -1 */
 };
 
+/* The sample that the next step begins with, in the order of its epoch. Another plan may take
+ * another number of samples in a step; updates and samples are counted apart. */
+struct train_position {
+    int64_t epoch, sample;
+};
+struct train_place {
+    int64_t step; /* updates done */
+    struct train_position next;
+};
+
+/* Of --hetero. */
+struct train_laws {
+    int64_t begin_ns;     /* of the first pass, from which traces count; 0: none yet */
+    int64_t passes, late; /* that `base` has a time for; that computed longer than that */
+};
+
 struct train_state {
     struct checkpoint_state done;
-    /* The sample that the next step begins with, in the order of its epoch. Another plan may take
-     * another number of samples in a step; updates and samples are counted apart. */
-    struct train_position {
-        int64_t epoch, sample;
-    } next;
+    struct train_position next;
+    struct train_laws laws;
     double lr;                       /* asked for; NaN: the policy's */
     struct engine_observer observer; /* of instructions */
     struct tensor_values *values;    /* on their way from one plan to the next; else NULL */

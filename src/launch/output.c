@@ -106,7 +106,7 @@ static bool was_shown(const struct output *output, const char *text, int length)
     return false;
 }
 
-static bool said_it(const struct held *held, int rank) {
+static bool has_rank(const struct held *held, int rank) {
     for (int i = 0; i < held->count; i++) {
         if (held->ranks[i] == rank) return true;
     }
@@ -117,7 +117,7 @@ static void hold(struct output *output, int rank, const char *text, int length) 
     if (output->concluded && was_shown(output, text, length)) return;
     for (int i = 0; i < output->held_count; i++) {
         struct held *held = &output->held[i];
-        if (said_it(held, rank) || (int)strlen(held->text) != length ||
+        if (has_rank(held, rank) || (int)strlen(held->text) != length ||
             memcmp(held->text, text, (size_t)length) != 0)
             continue;
         held->ranks[held->count++] = rank;

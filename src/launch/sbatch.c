@@ -124,7 +124,7 @@ static void write_option(const struct options *options, enum option_id id, FILE 
 
 /* The model always, but for a run that has one: a job that Slurm starts again may have been killed
  * before the run wrote its options down, and --resume then needs the name. */
-static bool is_said(const struct options *options, enum option_id id) {
+static bool needs_option(const struct options *options, enum option_id id) {
     return option_is_given(options, id) || (id == OPTION_model && !options->resume);
 }
 
@@ -142,7 +142,7 @@ static void write_command(const struct options *options, const char *program, FI
     for (int id = 0; id < OPTION_COUNT; id++) {
         bool skip = is_listed((enum option_id)id, said_otherwise,
                               sizeof said_otherwise / sizeof said_otherwise[0]);
-        if (!skip && is_said(options, (enum option_id)id))
+        if (!skip && needs_option(options, (enum option_id)id))
             write_option(options, (enum option_id)id, out);
     }
     if (option_is_given(options, OPTION_threads)) write_option(options, OPTION_threads, out);

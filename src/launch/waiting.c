@@ -73,7 +73,7 @@ int waiting_team(int cores, int ranks, int threads) {
     return 1 + (missing > 1 ? missing : 1);
 }
 
-static void *be_there(void *gate) {
+static void *wait_at_gate(void *gate) {
     pthread_mutex_lock(gate);
     pthread_mutex_unlock(gate);
     return NULL;
@@ -85,7 +85,7 @@ static bool can_start(int count) {
     SCOPED_FREE pthread_t *threads = MEM_ARRAY(pthread_t, count);
     int started = 0;
     pthread_mutex_lock(&gate);
-    while (started < count && thread_try(&threads[started], be_there, &gate) == 0) started++;
+    while (started < count && thread_try(&threads[started], wait_at_gate, &gate) == 0) started++;
     pthread_mutex_unlock(&gate);
     for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
     return started == count;

@@ -1,4 +1,4 @@
-/* Models: functions that build graphs, one file a family, one row each in model.c. */
+/* Models: functions that build graphs, one file a family, one row each in model.def. */
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 

@@ -93,7 +93,8 @@ static size_t place_micros(struct plan *plan, const struct placement_config *con
     return lay_arenas(plan);
 }
 
-/* The smaller of the two forms; one slot has nobody to share with. */
+/* Places activations in both ways, one arena for each slot and transient values in a shared arena,
+ * and keeps the smaller. With one slot there is nothing to share. */
 void plan_activations(struct plan *plan, const struct placement_config *of) {
     struct placement_config config = *of;
     plan->forms = forms_of(plan->program, plan->config.rank, plan->sizes, plan->chunk_count);

@@ -46,7 +46,8 @@ static struct span *spans_of(const struct bucket_source *source, const int *unit
     return spans;
 }
 
-/* A bucket that every segment touches is in no group: it is kept, or shared and last. */
+/* The end of the parameters that are in groups. Shared parameters are in none if their bucket is
+ * the last one, since every segment touches it. */
 static int grouped_end(const struct bucket_source *source) {
     bool last = source->kept == 0 && buckets_keep_last(source);
     return source->count - (last ? source->shared : 0);
@@ -130,8 +131,9 @@ struct bucket_list block_buckets_of(const struct bucket_source *source) {
 
 /* --- segments --- */
 
-/* The first node of a phase behind a group, as it is passed there: with blocks before it in
- * backward, with its own in forward. */
+/* Where a phase is cut at block `begin`. Backward comes to the blocks of a stage from the last to
+ * the first: the first node of a block before `begin`. Forward: the first node of `begin` or of a
+ * block behind it. */
 static int edge_of(const struct ranges *ranges, int stage, enum phase phase, const int *unit_block,
                    int begin) {
     struct node_range nodes = ranges_find(ranges, stage, SEGMENT_ALL, phase);

@@ -111,7 +111,8 @@ static bool *find_cuts(const struct bucket_source *source) {
     return cuts;
 }
 
-/* Elements of the parameter at p and of those before it that no cut parts from it. */
+/* Elements of the parameter at p and of those before it, back to the last place where a cut is
+ * allowed. */
 static int64_t unit_elements(const struct bucket_source *source, const bool *cuts, int p) {
     int64_t elements = state_param_span(source->graph, source->params[p]);
     for (; cuts && p > source->kept && !cuts[p]; p--)

@@ -31,8 +31,8 @@ struct bucket_source {
     bool apart;  /* passes touch one bucket after the other, no two in turn */
     bool blocks; /* segments end where layer blocks do: block_buckets.h */
     int first_unit, end_unit; /* of the stage, in this graph */
-    int64_t
-        most; /* elements of a bucket, if a parameter has no more; 0: by the size of the model */
+    int64_t most; /* elements of a bucket, unless one parameter has more; 0: by the size of the
+                     model */
 };
 
 /* Local. Cuts the parameters of a stage, from the last to the first, into pieces of at most

@@ -99,10 +99,6 @@ static const struct cost_devices *on_of(const struct trial *trial, int stage) {
     return &trial->times->on[pipeline_position(&trial->shape, stage)];
 }
 
-static double byte_ns(const struct trial *trial, int stage) {
-    return cost_byte_ns(&trial->times->costs, on_of(trial, stage), trial->input->config->threads);
-}
-
 /* Sender and receiver copy a message, each reads and writes it. */
 static void add_copies(struct trial *trial, int cut) {
     const struct crossing *crossing = trial->partition.chunks[cut].crossing;
@@ -127,31 +123,31 @@ static struct cost_link link_of(const struct trial *trial, int from, int to) {
     return slowest;
 }
 
-static double moving(struct cost_link link, size_t bytes) {
-    return link.bytes_per_time > 0 ? (double)bytes * (1 / link.bytes_per_time) : 0;
-}
-
 static void time_link(struct trial *trial, int cut) {
     const struct crossing *crossing = trial->partition.chunks[cut].crossing;
     int low = pipeline_position(&trial->shape, cut),
         high = pipeline_position(&trial->shape, cut + 1);
     struct cost_link ahead = link_of(trial, low, high);
     trial->latency[cut] = ahead.latency;
-    trial->moving[0][cut] = moving(ahead, crossing[PHASE_FORWARD].bytes);
-    trial->moving[1][cut] = moving(link_of(trial, high, low), crossing[PHASE_BACKWARD].bytes);
+    trial->moving[0][cut] = cost_moving(ahead, (double)crossing[PHASE_FORWARD].bytes);
+    trial->moving[1][cut] =
+        cost_moving(link_of(trial, high, low), (double)crossing[PHASE_BACKWARD].bytes);
 }
 
 static double pass_ns(const struct trial *trial, int stage, enum cost_pass pass) {
     return cost_pass_ns(&trial->times->table, on_of(trial, stage), &trial->ranges, stage, pass);
 }
 
-/* Gradients are added: two are read, one is written. */
+static double add_ns(const struct trial *trial, int stage) {
+    return cost_add_ns(&trial->times->costs, on_of(trial, stage), trial->input->config->threads,
+                       (double)trial->partition.chunks[stage].param_bytes, true);
+}
+
 static void count_times(struct trial *trial) {
     for (int s = 0; s < trial->stages; s++) {
-        double added = 3 * (double)trial->partition.chunks[s].param_bytes;
         trial->forward[s] = pass_ns(trial, s, COST_PASS_F);
         trial->backward[s] = pass_ns(trial, s, COST_PASS_I);
-        trial->weight[s] = pass_ns(trial, s, COST_PASS_W) + added * byte_ns(trial, s);
+        trial->weight[s] = pass_ns(trial, s, COST_PASS_W) + add_ns(trial, s);
     }
     for (int s = 0; s + 1 < trial->stages; s++)
         (trial->times->net.cluster ? time_link : add_copies)(trial, s);

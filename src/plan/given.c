@@ -88,7 +88,8 @@ static enum status check_program(const struct plan *plan, const char *name) {
                 sum_order_name(program->sum));
 }
 
-/* Sums that need no buckets may be of one; slices of the optimizer's state alone keep nothing. */
+/* A program may have one bucket for a whole stage where nothing is reduced: one replica, and no
+ * tie. Where only the optimizer's state is sliced, no stage has a kept bucket. */
 enum status given_check_buckets(const struct plan *plan, const char *name) {
     const struct rank_program *own = program_of(plan->program, plan->config.rank);
     bool keeps = plan->config.sliced & (SLICED_GRADIENTS | SLICED_PARAMS);

@@ -1,4 +1,6 @@
-/* Planning: see plan.h. The order of work is the order of design.md part 3. */
+/* Planning: see plan.h. make() does the work in order: the graph of a micro-batch, the cut into
+ * stages, the buckets, the program of all ranks; then plan_rank() does the part of this rank: its
+ * other graphs, its memory, its estimate. */
 #include "plan/plan.h"
 
 #include <stdatomic.h>

@@ -168,8 +168,9 @@ double plan_evaluation_ns(const struct plan *plan);
 double plan_pass_flops(const struct plan *plan, const struct micro_plan *micro,
                        const struct instr *instr);
 
-/* Local. The backend makes what the kernels of the model, of all stages, share, and what copies of
- * its parameters do. */
+/* Local. Lets the backend make now what the first kernels of the model's operations, and the first
+ * copy of a parameter between layouts, would make later: its memory can then be measured
+ * beforehand. */
 enum status plan_warm_up(const struct plan *plan);
 
 /* Local. Calls of a driver in a step; meetings in which it waits for the other ranks. 0 without

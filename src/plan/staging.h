@@ -13,8 +13,9 @@ enum { RUN_DATA_BYTES = 500 << 10, RUN_CODE_BYTES = 380 << 10 };
  * before activations, scratch and loader have memory and the first step has run. */
 size_t staging_bytes(const struct plan *plan);
 
-/* Local. A rank's share of it where replicas are threads of one process, of a plan with its
- * estimate: of those that hold the same one writes, but all compare. */
+/* Local. The share of one rank in staging_bytes where the replicas are threads of one process. The
+ * plan has its memory estimate already. Of the replicas that hold the same tensors only one writes
+ * them, but all of them compare. */
 size_t staging_share_bytes(const struct plan *plan);
 
 #endif

@@ -72,9 +72,8 @@ static inline bool state_holds(const struct state_item *item) {
     return item->begin >= 0;
 }
 
-/* Local. Whether it is this rank's to save, to hash and to count in norms: one of a pipeline's
- * does.
- */
+/* Local. Whether this rank saves the item, hashes it and counts it in norms. Two stages of a
+ * pipeline may hold the same parameter; only one of them answers for it. */
 static inline bool state_answers(const struct state_item *item) {
     return state_holds(item) && !item->copy;
 }
@@ -141,9 +140,9 @@ const struct state_item *state_items(const struct state_layout *layout, int arra
  * in one slice. */
 int64_t state_place(const struct state_layout *layout, int array, int64_t begin, int64_t count);
 
-/* Local. Whether an array holds what is owned alone; whether any element of an item of it is held.
- */
+/* Local. Whether this rank holds slices of the array, not all of it. */
 bool state_is_sliced(const struct state_layout *layout, int array);
+/* Local. Whether this rank holds at least one element of the item in the array. */
 bool state_holds_part(const struct state_layout *layout, int array, const struct state_item *item);
 
 /* Local. Each tensor has one rank that saves it: who holds the first element in an array of slices,
@@ -153,9 +152,10 @@ bool state_writes(const struct state_layout *layout, int array, const struct sta
                   bool first_replica);
 bool state_collects(const struct state_layout *layout, int array, const struct state_item *item);
 
-/* Local. Where the gradient of a use lies in the windows; where element x of the parameter at a
- * position does in the windows of gradients or of parameters (`kind`). */
+/* Local. The place of a use's gradient in the windows of gradients. */
 int64_t state_window_use(const struct state_layout *layout, const struct state_use *use);
+/* Local. The place of element x of the parameter at `position`, in the windows of gradients or of
+ * parameters (`kind`). */
 int64_t state_window_place(const struct state_layout *layout, enum array_kind kind, int position,
                            int64_t x);
 

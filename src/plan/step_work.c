@@ -49,7 +49,8 @@ double plan_step_flops(const struct plan *plan) {
            plan_recompute_flops(plan);
 }
 
-/* As the executor chooses them, but for side effects, which cost nothing. */
+/* Whether the instruction runs the node, as in the executor. There a pure F also leaves out nodes
+ * with side effects; these cost nothing. */
 static bool in_pass(const struct plan *plan, const struct micro_plan *micro,
                     const struct instr *instr, int node) {
     enum op_half half = micro->graph->nodes[node].half;
@@ -83,23 +84,20 @@ static double delays_ns(const struct plan *plan) {
     return sum;
 }
 
-/* At most, by the laws that hold always: the slowest rank's passes, each with what a draw adds. */
-static double lawful_ns(const struct plan *plan, double ns) {
-    const struct hetero *law = plan->config.costs->hetero;
+/* With the laws of --hetero, of which `base` may give passes more time than they need. */
+static double most_ns(const struct plan *plan, double ns) {
     const struct instr_list *body = program_list(plan->program, plan->config.rank, LIST_BODY);
-    double slowest = 1, flops_ns = plan_step_flops(plan) * plan->flop_ns;
+    double base_ns = plan_step_flops(plan) * plan->flop_ns;
     int passes = 0;
-    for (size_t i = 0; i < law->slow_count; i++)
-        if (law->slow[i].factor > slowest) slowest = law->slow[i].factor;
     for (int i = 0; i < body->count; i++) passes += instr_runs_nodes(&body->items[i]);
-    return (flops_ns > ns ? flops_ns : ns) * slowest + passes * law->transient_ns;
+    return hetero_most_ns(plan->config.costs->hetero, base_ns > ns ? base_ns : ns, passes);
 }
 
 double plan_step_ns(const struct plan *plan) {
     if (plan->config.costs->delays) return delays_ns(plan);
     double ns = sum_nodes(plan, &plan->micro[0], cost_rule_ns) * micros(plan) +
                 sum_again(plan, cost_rule_ns);
-    return plan->config.costs->hetero ? lawful_ns(plan, ns) : ns;
+    return plan->config.costs->hetero ? most_ns(plan, ns) : ns;
 }
 
 double plan_evaluation_ns(const struct plan *plan) {

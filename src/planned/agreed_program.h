@@ -1,6 +1,6 @@
 /* The program that `auto` chose: the other ranks get it, and a resumed run takes it again. */
-#ifndef JOB_AGREED_PROGRAM_H
-#define JOB_AGREED_PROGRAM_H
+#ifndef PLANNED_AGREED_PROGRAM_H
+#define PLANNED_AGREED_PROGRAM_H
 
 #include "base/option.h"
 #include "plan/plan_auto.h"

@@ -1,7 +1,7 @@
 /* What the executor tells, as events of the trace: which tracks there are, what events are called
  * and which numbers they carry. All of it follows from instr.def and operand.def. */
-#ifndef JOB_EVENTS_H
-#define JOB_EVENTS_H
+#ifndef PLANNED_EVENTS_H
+#define PLANNED_EVENTS_H
 
 #include "base/option.h"
 #include "plan/plan.h"

@@ -1,6 +1,6 @@
 /* Which options and arguments of a command name files that it reads. */
-#ifndef JOB_PATHS_H
-#define JOB_PATHS_H
+#ifndef PLANNED_PATHS_H
+#define PLANNED_PATHS_H
 
 #include <stdbool.h>
 

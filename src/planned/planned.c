@@ -95,8 +95,8 @@ static void measure_before(struct planned_run *planned, const struct rank_info *
     mem_reset_peak();
 }
 
-/* Whether this process speaks for all ranks. */
-static bool speaks(const struct planned_run *planned, const struct rank_info *info) {
+/* Whether this process speaks_for_all for all ranks. */
+static bool speaks_for_all(const struct planned_run *planned, const struct rank_info *info) {
     return info->rank == 0 || planned->options.command == COMMAND_EXPLAIN;
 }
 
@@ -108,7 +108,7 @@ static enum status plan_once(struct planned_run *planned, const struct rank_info
     planned->position = NULL;
     TRY(plan_new(config, given, &planned->plan));
     TRY(planned_estimate_memory(planned, info));
-    return speaks(planned, info) ? planned_estimate_positions(planned) : STATUS_OK;
+    return speaks_for_all(planned, info) ? planned_estimate_positions(planned) : STATUS_OK;
 }
 
 /* What the choice did not count: of the process beside its arrays, known once there is a plan; and
@@ -172,8 +172,8 @@ enum status planned_open(const struct options *options, const struct rank_info *
     enum status status = resolve(&planned, info, &config);
     if (status == STATUS_OK) status = openmp_check_stacks(config.threads);
     if (status == STATUS_OK)
-        status = resolve_costs(&planned.options, speaks(&planned, info), planned.local_ranks,
-                               &config, &planned.costs);
+        status = resolve_costs(&planned.options, speaks_for_all(&planned, info),
+                               planned.local_ranks, &config, &planned.costs);
     if (status == STATUS_OK) status = make_plan(&planned, info, &config);
     if (status == STATUS_OK)
         *out = planned;

@@ -1,6 +1,8 @@
-/* From options to a run: what train and explain share. */
-#ifndef JOB_JOB_H
-#define JOB_JOB_H
+/* A planned run: its options are resolved, its plan is made on this machine, its costs are read and
+ * its memory is estimated. Nothing is begun. All commands that train, explain, simulate or check
+ * share it. */
+#ifndef PLANNED_PLANNED_H
+#define PLANNED_PLANNED_H
 
 #include "base/file.h"
 #include "base/mem.h"
@@ -58,8 +60,7 @@ struct planned_run {
 };
 
 /* Local, blocking (opens the data). Resolves options, opens the data set and makes the plan of a
- * rank (NULL: the only one). The caller
- * closes the planned run; the options must outlive it. */
+ * rank (NULL: the only one). The caller closes the planned run; the options must outlive it. */
 enum status planned_open(const struct options *options, const struct rank_info *info,
                          struct planned_run *out);
 void planned_close(struct planned_run *planned);
@@ -78,14 +79,14 @@ void planned_probe_positions(struct planned_run *planned, const struct run_confi
                              const struct plan_given *given);
 /* Local. The predicted peaks of ranks at other positions of the pipeline. For planned_open. */
 enum status planned_estimate_positions(struct planned_run *planned);
-/* Local. What a rank at position `position` needs, as far as this process knows; the most that any
- * rank does; what the ranks of this machine need together, where what they share is counted once.
- */
+/* Local. What the rank at a position of a pipeline needs, as far as this process knows; what a rank
+ * needs; the most that any rank needs. */
 size_t planned_position_bytes(const struct planned_run *planned, int position);
 size_t planned_rank_bytes(const struct planned_run *planned, int rank);
 size_t planned_most_bytes(const struct planned_run *planned);
 /* Local. The estimate of the rank of a pipeline that needs most, and which one that is. */
 const struct memory_estimate *planned_largest(const struct planned_run *planned, int *rank);
+/* Local. What the ranks of this machine need together; what they share is counted once. */
 size_t planned_machine_bytes(const struct planned_run *planned);
 /* Local. Of what this process needs, how much it has taken by now. */
 size_t planned_taken_bytes(const struct planned_run *planned);

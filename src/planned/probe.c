@@ -17,7 +17,7 @@
 enum { PROBE_LIMIT_S = 60 };
 
 /* The process it was forked from may write to other places than these two. */
-static void be_silent(void) {
+static void discard_output(void) {
     static char unheard[256];
     log_capture(unheard, sizeof unheard);
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -41,7 +41,7 @@ static void in_another(bool (*task)(const struct probe *probe), const struct pro
     if (pipe2(ends, O_CLOEXEC) != 0) return;
     pid_t child = fork();
     if (child == 0) {
-        be_silent();
+        discard_output();
         _exit(!task(probe) || write(ends[1], probe->bytes, all) != (ssize_t)all);
     }
     close(ends[1]);

@@ -1,8 +1,8 @@
 /* What planning takes of a process that is another rank. It is found in one that is forked for it:
  * in a process that has planned already, kernels and free memory of that plan would be used again.
  */
-#ifndef JOB_PROBE_H
-#define JOB_PROBE_H
+#ifndef PLANNED_PROBE_H
+#define PLANNED_PROBE_H
 
 #include "base/file.h"
 #include "plan/plan.h"

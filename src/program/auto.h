@@ -43,7 +43,7 @@ bool auto_measure(const struct auto_input *input, const struct pipeline_schedule
 
 /* What the greedy builder may be told to do otherwise. Each of them is best for some costs. */
 enum greedy_switch {
-    GREEDY_HOLD_WEIGHT = 1,  /* start no W that would delay an I which is under way to here */
+    GREEDY_HOLD_WEIGHT = 1,  /* start no W if an I would have to wait for its end */
     GREEDY_WEIGHT_FIRST = 2, /* W before F once the way to the last stage is full */
     GREEDY_DEEP_FORWARD = 4, /* of several F take the later stage, else the earlier one */
     GREEDY_DEEP_INPUT = 8,   /* of several I take the later stage, else the older micro-batch */

@@ -45,12 +45,6 @@ int grid_stage(const struct grid *grid, int position, int chunk) {
     return chunk * grid->stages + within;
 }
 
-int grid_chunk(const struct grid *grid, int stage) {
-    return grid->chunks == 1
-               ? 0
-               : stage / grid->stages; /* asked for all the time; divisions take long */
-}
-
 int grid_position(const struct grid *grid, int stage) {
     int within = stage % grid->stages;
     return runs_backwards(grid, grid_chunk(grid, stage)) ? grid->stages - 1 - within : within;

@@ -119,6 +119,15 @@ static inline bool instr_may_stand(const struct instr *instr, enum list_name lis
 static inline bool instr_shares(const struct instr *instr) {
     return instr_row(instr)->meets == MEETS_SHARERS && instr->group != INSTR_ALL;
 }
+/* Local. Whether an instruction posts an operation of a group on a bucket; the part of an
+ * all-reduce that it is: a scatter and a gather are the halves of one. */
+static inline bool instr_moves_bucket(const struct instr *instr) {
+    const struct instr_row *row = instr_row(instr);
+    return row->meets == MEETS_GROUP && row->queue == QUEUE_COMM && strchr(row->operands, 'b');
+}
+static inline double instr_reduce_share(const struct instr *instr) {
+    return instr->op == INSTR_SCATTER || instr->op == INSTR_GATHER ? 0.5 : 1;
+}
 /* Local. Of a message or a call: whether this is the receiving end. */
 static inline bool instr_receives(const struct instr *instr) {
     return instr->op == INSTR_RECV_F || instr->op == INSTR_RECV_B || instr->op == INSTR_SERVE;

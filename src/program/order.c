@@ -101,7 +101,8 @@ static bool anyone_has(const struct program *program, const int64_t *samples, in
     return !samples;
 }
 
-/* The gradient of a micro-batch of which the uses are added up; 0 where it has no samples. */
+/* The gradient of a micro-batch after TIE: the gradients of a parameter's further uses are added to
+ * its first. 0 where the micro-batch has no samples. */
 static uint64_t tied_leaf(const int64_t *samples, int micro, int base) {
     return !samples || samples[micro] > 0 ? order_tied(order_leaf(micro - base)) : 0;
 }

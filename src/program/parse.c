@@ -99,18 +99,21 @@ static enum status read_key(struct parser *parser, int at, int value[KEY_COUNT])
 /* Keys whose values are words. */
 enum { WORD_SUM, WORD_SLICED, WORD_LASTING, WORD_COUNT };
 static const struct {
-    const char *name, *allowed;
+    const char *name, *allowed; /* NULL: letters of buffers that last */
     int (*find)(const char *word);
     int usual;
 } words[WORD_COUNT] = {
     [WORD_SUM] = {"sum", "replica, tree or replicas-first", sum_order_find, -1},
     [WORD_SLICED] = {"sliced", "o, og, op or ogp", sliced_find, 0},
-    [WORD_LASTING] = {"lasting", "n, p or np", resource_find, 0},
+    [WORD_LASTING] = {"lasting", NULL, resource_find, 0},
 };
 
 static enum status read_word(struct parser *parser, int at, int key, int value[WORD_COUNT]) {
+    char letters[RESOURCE_LETTERS_BYTES], some[RESOURCE_LETTERS_BYTES + 16];
     value[key] = words[key].find(word_at(parser, at + 1));
-    return value[key] < 0 ? bad(parser, words[key].allowed, word_at(parser, at + 1)) : STATUS_OK;
+    if (value[key] >= 0) return STATUS_OK;
+    snprintf(some, sizeof some, "letters of %s", resource_letters(resource_lasting(), letters));
+    return bad(parser, words[key].allowed ? words[key].allowed : some, word_at(parser, at + 1));
 }
 
 static enum status read_keys(struct parser *parser, int value[KEY_COUNT], int word[WORD_COUNT]) {

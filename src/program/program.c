@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "cost/hetero.h"
 #include "program/resource.h"
 
 static const char *const sum_names[SUM_ORDER_COUNT] = {"replica", "tree", "replicas-first"};
@@ -62,10 +61,6 @@ static void free_lists(struct rank_program *rank) {
     *rank = (struct rank_program){0};
 }
 
-/* What programs leave under way: the norm is told when it is there, parameters are gathered while
- * the next step counts its labels. */
-enum { LASTING = 1 << RESOURCE_NORM | 1 << RESOURCE_PARAMS };
-
 struct program *program_new(const struct grid *grid, int micro_batches, enum sum_order sum) {
     struct program *program = MEM_NEW(struct program);
     CHECK(grid->chunks >= 1 && grid->chunks <= GRID_MAX_CHUNKS, "%d chunks", grid->chunks);
@@ -74,7 +69,7 @@ struct program *program_new(const struct grid *grid, int micro_batches, enum sum
                                 .micro_batches = micro_batches,
                                 .sum = sum,
                                 .credits = PROGRAM_CREDITS,
-                                .lasting = micro_batches > 0 ? LASTING : 0};
+                                .lasting = micro_batches > 0 ? resource_lasting() : 0};
     program->kind_of = MEM_ARRAY(int32_t, program->ranks);
     add_kind(program);
     return program;
@@ -209,8 +204,9 @@ static void set_last(struct rank_program *rank, const struct rank_program *last)
     for (int c = 0; c < rank->chunks; c++) take_larger(&rank->chunk[c].slots, last->chunk[c].slots);
 }
 
-/* Ranks share a rank program where they did in both: the first pair that has one of the old takes
- * it, each further pair a copy. */
+/* Ranks that share a rank program here may have different ones in `last`. So each pair (own
+ * program, program in `last`) needs a rank program: the first pair with an own program keeps it,
+ * each further pair gets a copy. */
 void program_set_last(struct program *program, const struct program *last) {
     int most = program->kind_count + program->ranks;
     int *next = MEM_ARRAY(int, most); /* of the same old; 0: none */
@@ -312,16 +308,6 @@ const char *program_declare_tie(struct program *program, const struct program_ti
 }
 
 /* --- sizes, and what instructions touch --- */
-
-int sizes_slot(const struct chunk_sizes *sizes, int chunk, int slot) {
-    for (int c = 0; c < chunk; c++) slot += sizes[c].slots;
-    return slot;
-}
-
-int sizes_bucket(const struct chunk_sizes *sizes, int chunk, int bucket) {
-    for (int c = 0; c < chunk; c++) bucket += sizes[c].buckets;
-    return bucket;
-}
 
 int sizes_place(const struct chunk_sizes *sizes, int places, int bucket) {
     return sizes->kept && bucket == sizes->buckets - 1 ? places : bucket % places;
@@ -465,22 +451,4 @@ void program_print(const struct program *program, FILE *out) {
                 fprintf(out, "%s\n", instr_text(&rank->list[l].items[i], r, text));
         }
     }
-}
-
-/* Number k is what replica k mod R has in step k div R. Segments of forward come in descending
- * order.
- */
-struct hetero_pass program_pass(const struct program *program, uint64_t seed, int rank,
-                                int64_t step, const struct instr *instr) {
-    const struct grid *grid = &program->grid;
-    int replica = grid_cell(grid, rank).first_replica + instr->micro / program->micro_batches;
-    int buckets = program_of(program, rank)->chunk[grid_chunk(grid, instr->stage)].buckets,
-        last = instr_is_forward(instr) ? 0 : buckets - 1;
-    return (struct hetero_pass){.seed = seed,
-                                .rank = rank,
-                                .number = step * grid->replicas + replica,
-                                .micro = instr->micro % program->micro_batches,
-                                .stage = instr->stage,
-                                .kind = instr_cost_kind(instr),
-                                .ends = !instr_is_segment(instr) || instr->segment == last};
 }

@@ -117,8 +117,14 @@ int64_t *program_last_samples(const struct program *program);
 
 /* Local. A slot or a bucket of a chunk, counted through all chunks; with the number of chunks for
  * `chunk` and 0: how many there are in all. */
-int sizes_slot(const struct chunk_sizes *sizes, int chunk, int slot);
-int sizes_bucket(const struct chunk_sizes *sizes, int chunk, int bucket);
+static inline int sizes_slot(const struct chunk_sizes *sizes, int chunk, int slot) {
+    for (int c = 0; c < chunk; c++) slot += sizes[c].slots;
+    return slot;
+}
+static inline int sizes_bucket(const struct chunk_sizes *sizes, int chunk, int bucket) {
+    for (int c = 0; c < chunk; c++) bucket += sizes[c].buckets;
+    return bucket;
+}
 
 /* Local. The place of a bucket of the chunk among `places` (windows or gathered); the kept
  * bucket has a place of its own after them. */
@@ -183,11 +189,5 @@ struct program_proof {
 };
 enum status program_prove(const struct program *program, const int64_t *last_samples,
                           struct program_proof *out);
-
-struct hetero_pass;
-/* Local. Which pass of a run an instruction of step `step` is, from 0 on, for the laws of --hetero.
- */
-struct hetero_pass program_pass(const struct program *program, uint64_t seed, int rank,
-                                int64_t step, const struct instr *instr);
 
 #endif

@@ -36,6 +36,15 @@ static const struct letter letters[128] = {
 #undef RESOURCE_ALSO
 };
 
+/* What of its operands tells which buckets an instruction touches. */
+enum { NAMES_STAGE = 1, NAMES_BUCKET = 2, NAMES_SEGMENT = 4 };
+static uint8_t names_of(int op) {
+    const char *operands = instr_row(&(struct instr){.op = (uint8_t)op})->operands;
+    return (uint8_t)((strchr(operands, 's') ? NAMES_STAGE : 0) |
+                     (strchr(operands, 'b') ? NAMES_BUCKET : 0) |
+                     (strchr(operands, 'e') ? NAMES_SEGMENT : 0));
+}
+
 struct resource_map resource_map(const struct program *program, int grads, int chunks,
                                  const struct chunk_sizes *sizes) {
     struct resource_map map = {
@@ -47,6 +56,7 @@ struct resource_map resource_map(const struct program *program, int grads, int c
                    /* Never under way where no instruction gathers them. */
                    [BUCKETS] = program->sliced ? map.buckets : 0};
     for (int r = 0; r < RESOURCE_COUNT; r++) map.first[r + 1] = map.first[r] + count[rows[r].each];
+    for (int op = 0; op < INSTR_COUNT_; op++) map.names[op] = names_of(op);
     return map;
 }
 
@@ -55,12 +65,12 @@ struct resource_map resource_map(const struct program *program, int grads, int c
 /* Buckets, counted through all chunks. Segment e of backward makes bucket e whole, and a segment
  * reads the parameters of its bucket. */
 static struct touched buckets_of(const struct resource_map *map, const struct instr *instr) {
-    const char *operands = instr_row(instr)->operands;
+    uint8_t names = map->names[instr->op];
+    if (!(names & NAMES_STAGE)) return (struct touched){.count = map->buckets};
     int chunk = grid_chunk(&map->program->grid, instr->stage);
-    int one = strchr(operands, 'b')   ? instr->bucket
-              : strchr(operands, 'e') ? instr->segment
+    int one = names & NAMES_BUCKET    ? instr->bucket
+              : names & NAMES_SEGMENT ? instr->segment
                                       : INSTR_ALL;
-    if (!strchr(operands, 's')) return (struct touched){.count = map->buckets};
     if (one == INSTR_ALL)
         return (struct touched){.first = sizes_bucket(map->sizes, chunk, 0),
                                 .count = map->sizes[chunk].buckets};
@@ -70,7 +80,7 @@ static struct touched buckets_of(const struct resource_map *map, const struct in
 /* What a pass touches besides its own buckets; `windows`: by their places in the buffer. */
 static void add_also(const struct resource_map *map, const struct instr *instr, bool windows,
                      struct touched *touched) {
-    if (!strchr(instr_row(instr)->operands, 'e')) return;
+    if (!(map->names[instr->op] & NAMES_SEGMENT)) return;
     const struct grid *grid = &map->program->grid;
     const struct program_tie *tie = program_tie_of(map->program, instr->stage);
     bool shares = tie && tie->other == instr->stage && !tie_is_apart(tie);
@@ -156,6 +166,16 @@ struct posted_on resource_posted(const struct resource_map *map, const struct in
 
 /* --- kinds --- */
 
+static bool may_last(int kind) {
+    return rows[kind].life == RUN && rows[kind].each != NEVER;
+}
+
+unsigned resource_lasting(void) {
+    unsigned kinds = 0;
+    for (int r = 0; r < RESOURCE_COUNT; r++) kinds |= (unsigned)may_last(r) << r;
+    return kinds;
+}
+
 enum resource resource_kind(const struct resource_map *map, int buffer) {
     enum resource kind = 0;
     while (map->first[kind + 1] <= buffer) kind++;
@@ -187,8 +207,7 @@ int resource_find(const char *text) {
     for (; *text; text++) {
         int r = 0;
         while (r < RESOURCE_COUNT && rows[r].letter != *text) r++;
-        bool may = r < RESOURCE_COUNT && rows[r].life == RUN && rows[r].each != NEVER;
-        if (!may || kinds >> r & 1) return -1;
+        if (r == RESOURCE_COUNT || !may_last(r) || kinds >> r & 1) return -1;
         kinds |= 1 << r;
     }
     return kinds;

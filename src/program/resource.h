@@ -24,6 +24,7 @@ struct resource_map {
     const struct chunk_sizes *sizes; /* of its chunks */
     int buckets;                     /* of all chunks */
     int first[RESOURCE_COUNT + 1];   /* number of the first of each kind; how many there are */
+    uint8_t names[INSTR_COUNT_];     /* per instruction: which operands it has */
 };
 /* Local. The map of a rank with `grads` gradient buffers and `chunks` chunks of these sizes; the
  * program and the sizes outlive it. */
@@ -60,6 +61,10 @@ bool resource_lasts(const struct resource_map *map, int buffer);
 /* Local. Is what is under way there an exchange, of which a group carries one at a time? */
 bool resource_is_exchange(const struct resource_map *map, int buffer);
 
+/* Local. The kinds on which something may be under way beyond a step, as bits by enum resource. A
+ * new program leaves it there: the norm is told when it is known, parameters are gathered while the
+ * next step counts its labels. */
+unsigned resource_lasting(void);
 /* Local. In the text form: the letters of a set of kinds (bits by enum resource); the set that
  * letters name, or -1 where one of them names no kind, or one that does not outlive a step. */
 enum { RESOURCE_LETTERS_BYTES = 16 };

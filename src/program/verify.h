@@ -65,9 +65,11 @@ enum status verify_params_at_end(const struct walk *walk);
 /* Groups. Waits (walk->waits) until what the instruction reads or writes is done; meets those who
  * share statistics; posts what is done later. */
 enum status verify_await(struct walk *walk);
-/* ... all of the step that is still under way, behind the last instruction; what the step leaves:
- * a key of what is under way on what lasts, in any order; 0: nothing. */
+/* Behind the last instruction of a step: waits until all is done that the step must not leave under
+ * way. */
 enum status verify_await_step(struct walk *walk);
+/* What the step leaves under way for the next one, as a key that does not depend on the order; 0:
+ * nothing. */
 uint64_t verify_left(const struct walk *walk);
 /* Local. What the instruction has posted is under way on its buffers from now on. */
 void verify_under_way(struct walk *walk, const struct pending *pending);

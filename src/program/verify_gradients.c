@@ -122,8 +122,8 @@ static enum status tie(struct walk *walk, struct verify_bucket *bucket, int inde
     return STATUS_OK;
 }
 
-/* Sum over the two ranks that share the bucket's parameters: before that over the replicas, since
- * uses are added for each replica. */
+/* JOIN: the sum over the two ranks that share the bucket's parameters. It must come before the sum
+ * over the replicas, since the uses of a parameter are added for each replica. */
 static enum status join(struct walk *walk, struct verify_bucket *bucket, int index) {
     const struct program_tie *tie = tie_at(walk, index);
     if (!tie || !tie_is_apart(tie))

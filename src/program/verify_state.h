@@ -80,8 +80,9 @@ struct grad {
     const struct instr *normed;   /* the NORM that saw it as it is, or NULL */
     const struct instr *changed;  /* what changed it since */
     struct verify_bucket *bucket; /* of all chunks; NULL until it is first used */
-    /* Of windows, per chunk: what it has made of parameters that an earlier stage of the rank
-     * holds, and that one has not tied yet; the micro-batch's key. */
+    /* For windows, per chunk. A chunk can make gradients of parameters that an earlier stage of the
+     * rank holds. This is the key of the micro-batch they are from, until that stage adds them by
+     * TIE; then 0. */
     uint64_t made[GRID_MAX_CHUNKS];
 };
 

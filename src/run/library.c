@@ -30,14 +30,14 @@ static void take_message(void *context, enum log_level level, const char *text) 
 /* --- around every call --- */
 
 /* Also the locks of a run are of no use to a child of fork: another thread may have held them. */
-static bool is_elsewhere(const struct stretto_run *run) {
+static bool is_forked(const struct stretto_run *run) {
     return run->process != getpid();
 }
 
 bool library_enter(struct entry *entry, struct stretto_run *run, enum status *status) {
     *entry = (struct entry){0};
     *status = STATUS_USAGE;
-    if (!run || is_elsewhere(run)) {
+    if (!run || is_forked(run)) {
         api_set_error(run ? "the run was opened before a fork, and its threads are in the parent\n"
                             "  open another run in this process"
                           : "the run is closed, or was never opened");
@@ -194,7 +194,7 @@ void stretto_close(struct stretto_run **pointer) {
     struct stretto_run *run = pointer ? *pointer : NULL;
     if (!run) return;
     *pointer = NULL;
-    if (is_elsewhere(run)) return; /* its memory goes with the process */
+    if (is_forked(run)) return; /* its memory goes with the process */
     pthread_mutex_lock(&run->use);
     const struct log_sink *before = log_use(&run->sink);
     local_ranks_close(&run->ranks);
@@ -210,7 +210,7 @@ void stretto_close(struct stretto_run **pointer) {
 
 /* --- plan, steps, evaluation --- */
 
-const struct planned_run *library_job(const struct stretto_run *run) {
+const struct planned_run *library_planned(const struct stretto_run *run) {
     return &run->ranks->rank[0].session->planned;
 }
 
@@ -218,20 +218,20 @@ int stretto_plan(struct stretto_run *run, struct stretto_plan *out) {
     struct entry entry;
     enum status status;
     if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
-    const struct plan *plan = library_job(run)->plan;
+    const struct plan *plan = library_planned(run)->plan;
     struct stretto_plan full = {.params = graph_param_elements(plan->micro[0].graph),
                                 .steps = plan->config.steps,
                                 .steps_per_epoch = plan->config.steps_per_epoch,
                                 .batch = plan->config.batch,
                                 .predicted_peak_bytes =
-                                    (int64_t)planned_most_bytes(library_job(run)),
+                                    (int64_t)planned_most_bytes(library_planned(run)),
                                 .ranks = run->ranks->world,
                                 .rank = run->start.info.rank};
     return library_leave(&entry, api_give(&full, sizeof full, out, "stretto_plan"));
 }
 
 enum status library_trains(const struct stretto_run *run, const char *call) {
-    if (!library_job(run)->plan->config.forward) return STATUS_OK;
+    if (!library_planned(run)->plan->config.forward) return STATUS_OK;
     return fail(STATUS_USAGE, "%s: the run was opened with forward_only, it has nothing to train",
                 call);
 }
@@ -240,7 +240,7 @@ static enum status step_task(struct local_rank *rank, void *context) {
     struct step_result result, *out = context;
     struct engine *engine = rank->session->engine;
     TRY(engine_step(engine, &result));
-    if (engine_next_step(engine) == rank->session->planned.plan->config.steps) {
+    if (engine_steps_left(engine) == 0) {
         TRY(engine_settle(engine));
         TRY(engine_drain(engine));
     }
@@ -257,8 +257,7 @@ int stretto_step(struct stretto_run *run, struct stretto_step *out) {
     status = library_trains(run, "stretto_step");
     if (status == STATUS_OK) status = api_check(out, "stretto_step");
     if (status != STATUS_OK) return library_leave(&entry, status);
-    if (engine_next_step(run->ranks->rank[0].session->engine) >=
-        library_job(run)->plan->config.steps)
+    if (engine_steps_left(run->ranks->rank[0].session->engine) <= 0)
         return library_leave(&entry, STATUS_OK), STRETTO_END;
     status = local_ranks_do(run->ranks, step_task, &result);
     if (status != STATUS_OK) return library_leave(&entry, status);
@@ -314,7 +313,7 @@ struct forward {
 };
 
 static const struct value *output_of(const struct stretto_run *run) {
-    const struct graph *graph = library_job(run)->plan->micro[0].graph;
+    const struct graph *graph = library_planned(run)->plan->micro[0].graph;
     return &graph->values[graph->output];
 }
 
@@ -337,7 +336,7 @@ int64_t stretto_field_elements(struct stretto_run *run, const char *name) {
     struct entry entry;
     enum status status;
     if (!library_enter(&entry, run, &status)) return library_leave(&entry, status), -1;
-    const struct dataset *data = library_job(run)->dataset;
+    const struct dataset *data = library_planned(run)->dataset;
     int field = name ? dataset_field(data, name) : -1;
     if (field < 0)
         status =
@@ -349,7 +348,7 @@ int64_t stretto_field_elements(struct stretto_run *run, const char *name) {
 static enum status forward_task(struct local_rank *rank, void *context) {
     struct forward *forward = context;
     struct engine *engine = rank->session->engine;
-    const struct graph *graph = rank->session->planned.plan->micro[0].graph;
+    const struct graph *graph = session_plan(rank->session)->micro[0].graph;
     const struct shape *shape = &graph->values[graph->output].type.shape;
     size_t bytes = (size_t)(forward->samples * shape_span(shape, 1, shape->rank)) * sizeof(float);
     bool here;
@@ -388,8 +387,8 @@ static bool output_reads(const struct graph *graph, int value) {
 
 static enum status check_field(const struct stretto_run *run, int f, int64_t samples,
                                const void *values) {
-    const struct dataset *data = library_job(run)->dataset;
-    const struct graph *graph = library_job(run)->plan->micro[0].graph;
+    const struct dataset *data = library_planned(run)->dataset;
+    const struct graph *graph = library_planned(run)->plan->micro[0].graph;
     if (values) return check_integers(data, f, samples, values);
     int input = graph_input_find(graph, data->field[f].name);
     if (input == NO_VALUE || !output_reads(graph, input)) return STATUS_OK;
@@ -406,7 +405,7 @@ static bool has_room(int64_t samples, size_t sample_bytes) {
 }
 
 static enum status check_samples(const struct stretto_run *run, int64_t samples, int64_t count) {
-    const struct dataset *data = library_job(run)->dataset;
+    const struct dataset *data = library_planned(run)->dataset;
     int64_t elements = output_elements(run), all;
     bool room = has_room(samples, (size_t)elements * sizeof(float));
     for (int f = 0; f < data->field_count; f++)
@@ -422,10 +421,10 @@ static enum status check_samples(const struct stretto_run *run, int64_t samples,
 static enum status check_forward(const struct stretto_run *run, int64_t samples,
                                  const void *const field[], int field_count, const float *output,
                                  int64_t count) {
-    const struct dataset *data = library_job(run)->dataset;
+    const struct dataset *data = library_planned(run)->dataset;
     if (output_elements(run) < 0)
         return fail(STATUS_USAGE, "model %s has no output of f32\n  stretto_output names it",
-                    library_job(run)->plan->config.model->name);
+                    library_planned(run)->plan->config.model->name);
     if (samples < 1 || !field || !output)
         return fail(STATUS_USAGE, "%lld samples%s%s", (long long)samples,
                     field ? "" : ", no fields", output ? "" : ", no room for the output");
@@ -439,7 +438,7 @@ static enum status check_forward(const struct stretto_run *run, int64_t samples,
 
 static enum status run_forward(struct stretto_run *run, int64_t samples, const void *const field[],
                                float *output) {
-    const struct dataset *data = library_job(run)->dataset;
+    const struct dataset *data = library_planned(run)->dataset;
     const struct engine *engine = run->ranks->rank[0].session->engine;
     struct forward forward = {.samples = engine_apply_samples(engine, samples)};
     size_t each = (size_t)output_elements(run) * sizeof(float), at = 0, all = (size_t)samples;

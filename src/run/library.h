@@ -44,6 +44,6 @@ int library_leave(struct entry *entry, enum status status);
 enum status library_trains(const struct stretto_run *run, const char *call);
 
 /* Local. The planned run of the first rank here. */
-const struct planned_run *library_job(const struct stretto_run *run);
+const struct planned_run *library_planned(const struct stretto_run *run);
 
 #endif

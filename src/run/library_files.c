@@ -26,7 +26,7 @@ struct tensor_ref {
 };
 
 static bool tensor_at(const struct stretto_run *run, int index, struct tensor_ref *out) {
-    const struct state_layout *layout = library_job(run)->plan->store;
+    const struct state_layout *layout = library_planned(run)->plan->store;
     bool param = index < layout->param_count;
     int item = param ? index : index - layout->param_count;
     if (index < 0 || (!param && item >= layout->buffer_count)) return false;
@@ -77,7 +77,7 @@ int stretto_tensor_find(struct stretto_run *run, const char *name, struct strett
 }
 
 static bool is_first_replica(const struct local_rank *rank) {
-    const struct grid_cell *cell = &rank->session->planned.plan->config.cell;
+    const struct grid_cell *cell = &session_plan(rank->session)->config.cell;
     return cell->role == GRID_STAGE && cell->first_replica == 0;
 }
 
@@ -96,7 +96,7 @@ static enum status get_task(struct local_rank *rank, void *context) {
     const struct state_item *item =
         wanted->param ? &layout->params[wanted->item] : &layout->buffers[wanted->item];
     bool answers = is_first_replica(rank) && state_answers(item),
-         sliced = wanted->param && rank->session->planned.plan->config.sliced & SLICED_PARAMS;
+         sliced = wanted->param && session_plan(rank->session)->config.sliced & SLICED_PARAMS;
     struct tensor_ref own = *wanted;
     TRY(engine_settle(rank->session->engine));
     if (sliced) {
@@ -238,7 +238,7 @@ static enum status write_file(struct saving *saving, const char *path,
 
 static enum status save(struct stretto_run *run, const char *path) {
     static const struct safetensors_pair format = {"format", "pt"};
-    const struct state_layout *layout = library_job(run)->plan->store;
+    const struct state_layout *layout = library_planned(run)->plan->store;
     int count = layout->param_count + layout->buffer_count;
     struct tensor_item *items = MEM_ARRAY(struct tensor_item, count);
     struct saving saving = {.run = run};

@@ -76,7 +76,7 @@ static enum status open_other(struct local_rank *rank, void *context) {
     return planned_open(ranks->options, &info, &rank->session->planned);
 }
 
-static enum status open_jobs(struct local_ranks *ranks) {
+static enum status plan_all(struct local_ranks *ranks) {
     if (is_process(ranks)) return local_ranks_do(ranks, open_process, ranks);
     TRY(local_ranks_do(ranks, open_first, ranks));
     for (int r = 0; r < ranks->count && ranks->count > 1; r++)
@@ -121,7 +121,7 @@ enum status local_ranks_open(const struct options *options, const struct start *
     control_describe_records(recorder_describe_position);
     set_up(ranks);
     enum status status = rank_threads_open(ranks->count, apart, &ranks->threads);
-    if (status == STATUS_OK) status = open_jobs(ranks);
+    if (status == STATUS_OK) status = plan_all(ranks);
     if (status == STATUS_OK) status = open_clock(ranks);
     *out = ranks;
     if (status != STATUS_OK) local_ranks_close(out);

@@ -109,7 +109,7 @@ static enum status check_kind(const struct output *output) {
                 output->label, output->path, outputs_words(output->kind));
 }
 
-static enum status check_there(const struct output *output) {
+static enum status check_existing(const struct output *output) {
     struct stat info;
     if (stat(output->path, &info) != 0) {
         if (!outputs_is_new(output->kind) || !file_exists(output->path)) return STATUS_OK;
@@ -144,7 +144,7 @@ static enum status judge(const struct output *output, const struct options *opti
     if (!*output->path) return fail(STATUS_USAGE, "%s: no file was named", output->label);
     TRY(check_inputs(output, options));
     TRY(refuse_owned(output->path, output->label, own));
-    TRY(check_there(output));
+    TRY(check_existing(output));
     return try_writing(output);
 }
 

@@ -17,13 +17,13 @@
 #include "run/forward.h"
 #include "tensor/npy.h"
 
-enum as { AS_LOGITS, AS_PROBABILITIES, AS_CLASSES };
+enum answer_form { AS_LOGITS, AS_PROBABILITIES, AS_CLASSES };
 
 struct predictions {
     struct session *session;
     const char *path; /* "-": standard output */
     bool lines;       /* JSON lines, not .npy */
-    enum as as;
+    enum answer_form form;
     int64_t rows, classes, samples; /* samples of all ranks */
     int64_t top;
     const char *const *names; /* of the first `named` classes */
@@ -82,7 +82,7 @@ static enum status put(struct predictions *of, const void *data, size_t bytes) {
 /* For an input that could not be read: NaN for each score, and no class. */
 static enum status put_no_numbers(struct predictions *of) {
     int64_t count = of->rows * of->classes, none = -1;
-    if (of->as == AS_CLASSES) return put(of, &none, sizeof none); /* labels are of one row */
+    if (of->form == AS_CLASSES) return put(of, &none, sizeof none); /* labels are of one row */
     for (int64_t i = 0; i < count; i++) of->row[i] = NAN;
     return put(of, of->row, (size_t)count * sizeof *of->row);
 }
@@ -90,15 +90,15 @@ static enum status put_no_numbers(struct predictions *of) {
 static enum status put_numbers(struct predictions *of, const float *scores) {
     int64_t count = of->rows * of->classes;
     if (!scores) return put_no_numbers(of);
-    if (of->as == AS_LOGITS) return put(of, scores, (size_t)count * sizeof *scores);
+    if (of->form == AS_LOGITS) return put(of, scores, (size_t)count * sizeof *scores);
     for (int64_t r = 0; r < of->rows; r++) {
         const float *row = scores + r * of->classes;
         int64_t class = forward_class(row, of->classes);
-        if (of->as == AS_CLASSES) TRY(put(of, &class, sizeof class));
-        if (of->as == AS_PROBABILITIES)
+        if (of->form == AS_CLASSES) TRY(put(of, &class, sizeof class));
+        if (of->form == AS_PROBABILITIES)
             to_probabilities(row, of->classes, of->row + r * of->classes);
     }
-    if (of->as == AS_CLASSES) return STATUS_OK;
+    if (of->form == AS_CLASSES) return STATUS_OK;
     return put(of, of->row, (size_t)count * sizeof *of->row);
 }
 
@@ -151,8 +151,8 @@ static void print_one(struct predictions *of, FILE *out, const float *scores) {
     }
     fputc(']', out);
     bool asked = option_is_given(&of->session->planned.options, OPTION_as);
-    if (asked && of->as == AS_LOGITS) print_vector(out, "logits", scores, of->classes);
-    if (asked && of->as == AS_PROBABILITIES)
+    if (asked && of->form == AS_LOGITS) print_vector(out, "logits", scores, of->classes);
+    if (asked && of->form == AS_PROBABILITIES)
         print_vector(out, "probabilities", of->row, of->classes);
 }
 
@@ -225,10 +225,10 @@ enum status predictions_add(void *context, const struct engine_output *output) {
 /* --- files --- */
 
 static enum status begin_output(struct predictions *of) {
-    enum dtype dtype = of->as == AS_CLASSES ? DTYPE_I64 : DTYPE_F32;
+    enum dtype dtype = of->form == AS_CLASSES ? DTYPE_I64 : DTYPE_F32;
     struct shape shape = {.rank = 1, .dim = {of->samples}};
     if (of->rows > 1) shape.dim[shape.rank++] = of->rows;
-    if (of->as != AS_CLASSES) shape.dim[shape.rank++] = of->classes;
+    if (of->form != AS_CLASSES) shape.dim[shape.rank++] = of->classes;
     if (to_screen(of->path)) return STATUS_OK;
     TRY(of->lines ? file_begin(of->path, &of->file) : npy_begin(of->path, dtype, &shape, &of->npy));
     of->begun = true;
@@ -277,11 +277,11 @@ static enum status open_part(struct predictions *of) {
                     : fail(STATUS_DATA, "%s: cannot be written: %s", name, strerror(errno));
 }
 
-static enum as as_of(const struct options *options) {
+static enum answer_form form_of(const struct options *options) {
     if (!option_is_given(options, OPTION_as)) return AS_PROBABILITIES;
     static const char *const words[] = {
         [AS_LOGITS] = "logits", [AS_PROBABILITIES] = "probabilities", [AS_CLASSES] = "classes"};
-    return (enum as)TEXT_FIND(options->as, words);
+    return (enum answer_form)TEXT_FIND(options->as, words);
 }
 
 enum status predictions_open(struct session *session, struct predictions **out) {
@@ -292,7 +292,7 @@ enum status predictions_open(struct session *session, struct predictions **out) 
     *of = (struct predictions){.session = session,
                                .path = options->output,
                                .lines = !text_ends_in(options->output, ".npy"),
-                               .as = as_of(options),
+                               .form = form_of(options),
                                .samples = config->dataset->count[config->eval_split],
                                .top = options->top,
                                .names = config->dataset->names,
@@ -321,8 +321,8 @@ static enum status cut_short(const struct predictions *of, int pipeline) {
 
 /* The batch's bytes out of its part. */
 static enum status join_numbers(struct predictions *of, FILE *part, int64_t samples, int pipeline) {
-    size_t each = of->as == AS_CLASSES ? (size_t)of->rows * sizeof(int64_t)
-                                       : (size_t)(of->rows * of->classes) * sizeof(float);
+    size_t each = of->form == AS_CLASSES ? (size_t)of->rows * sizeof(int64_t)
+                                         : (size_t)(of->rows * of->classes) * sizeof(float);
     SCOPED_FREE char *row = mem_new(each);
     for (int64_t i = 0; i < samples; i++)
         TRY(fread(row, 1, each, part) == each ? npy_emit(&of->npy, row, each)

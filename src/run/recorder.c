@@ -21,6 +21,10 @@
 
 enum { RECORDER_MAX_TIMED = 4096 };
 
+const struct plan *recorder_plan(const struct recorder *recorder) {
+    return engine_plan(*recorder->engine);
+}
+
 /* SIGUSR1 asks where the ranks are. */
 static void report_position(const struct recorder *recorder, int64_t step, const char *text) {
     if (recorder->print_positions)
@@ -61,7 +65,7 @@ static void trigger_fault(struct recorder *recorder, const struct instr *instr, 
     enum fault_action action = fault_trigger(&recorder->fault, what, step);
     fault_corrupt(engine_store(*recorder->engine), action);
     if (action == FAULT_NAN_GRADIENT && instr && strchr(instr_row(instr)->operands, 'b'))
-        corrupt_gradient(recorder->planned->plan, engine_store(*recorder->engine), instr);
+        corrupt_gradient(recorder_plan(recorder), engine_store(*recorder->engine), instr);
 }
 
 static void on_starting(void *context, const struct instr *instr, int64_t step, int64_t now_ns) {
@@ -108,7 +112,7 @@ static void on_posted(void *context, const struct instr *instr, int64_t step, in
                       int64_t end_ns) {
     struct recorder *recorder = context;
     struct trace_event event = events_posted(instr, step, begin_ns, end_ns);
-    event.message = events_message(instr, &recorder->planned->plan->config.grid, recorder->rank);
+    event.message = events_message(instr, &recorder_plan(recorder)->config.grid, recorder->rank);
     trace_record(recorder->trace, &event);
 }
 
@@ -136,10 +140,11 @@ static void time_step(struct recorder *recorder, const struct step_result *resul
 }
 
 static bool line_due(const struct recorder *recorder, const struct step_result *result) {
-    const struct plan *plan = recorder->planned->plan;
-    int64_t done = result->step + 1;
+    const struct run_config *config = &recorder_plan(recorder)->config;
+    int64_t done = result->step + 1, in_epoch = result->step_in_epoch + 1;
     return recorder->steps_seen == 1 || done % recorder->log_every == 0 ||
-           done % plan->config.steps_per_epoch == 0 || done == plan->config.steps;
+           in_epoch == config->steps_per_epoch ||
+           result->epoch * config->steps_per_epoch + in_epoch == config->steps;
 }
 
 void recorder_lacks(struct recorder *recorder, enum status status, const char *format, ...) {
@@ -239,9 +244,8 @@ static void on_norm(void *context, int64_t step, double norm) {
 static void on_evaluated(void *context, int64_t steps, const struct eval_result *result) {
     struct recorder *recorder = context;
     if (!recorder->metrics) return;
-    int64_t per_epoch = recorder->planned->plan->config.steps_per_epoch;
-    struct metrics_row row =
-        metrics_row_new(METRICS_EVAL, steps, (steps + per_epoch - 1) / per_epoch);
+    const struct train_position *next = &engine_state(*recorder->engine)->next;
+    struct metrics_row row = metrics_row_new(METRICS_EVAL, steps, next->epoch + (next->sample > 0));
     row.loss = result->loss;
     row.acc1 = result->acc1;
     row.acc5 = result->acc5;
@@ -276,7 +280,7 @@ enum status recorder_note_times(struct recorder *recorder) {
 
 static enum status open_trace(struct recorder *recorder) {
     recorder->trace_config =
-        events_trace_config(recorder->planned->plan, &recorder->planned->options, recorder->rank);
+        events_trace_config(recorder_plan(recorder), &recorder->planned->options, recorder->rank);
     return trace_open(&recorder->trace_config, &recorder->trace);
 }
 
@@ -415,7 +419,7 @@ static void fill_evaluation(const struct metrics_past *past, struct summary *sum
 void recorder_summary(const struct recorder *recorder, struct summary *summary) {
     fill_step_times(recorder, summary);
     summary->steps_not_timed = recorder->steps_seen - recorder->timed_steps;
-    summary->damaged_samples = recorder->planned->plan->config.dataset->damaged;
+    summary->damaged_samples = recorder_plan(recorder)->config.dataset->damaged;
     summary->skipped_samples = recorder->skipped;
     fill_device(recorder, summary);
     summary->loss_first = recorder->loss_first;

@@ -69,8 +69,11 @@ struct recorder_use {
     double step_ms, busy_ms, span_ms;
 };
 
-/* Local, blocking. Opens what watches (all up to fault is set before) (`folder`
- * NULL: counts and traces only, for ranks that leave the writing to rank 0); steps from
+/* Local. The plan that the run is at. */
+const struct plan *recorder_plan(const struct recorder *recorder);
+
+/* Local, blocking. Opens what records (all up to fault is set before, and the engine is open);
+ * `folder` NULL: counts and traces only, for ranks that leave the writing to rank 0; steps from
  * `first_step` on. Its memory counts towards the run's. */
 enum status recorder_open(const struct planned_run *planned, const char *folder, int64_t first_step,
                           struct recorder *out);

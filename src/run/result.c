@@ -17,9 +17,9 @@
 #include "stretto.h"
 
 static void describe_run(const struct session *session, struct summary *summary) {
-    const struct run_config *config = &session->planned.plan->config;
+    const struct run_config *config = &session_plan(session)->config;
     const struct options *options = &session->planned.options;
-    struct device *device = session->planned.plan->device;
+    struct device *device = session_plan(session)->device;
     char isa[96];
     device->backend->isa(device->index, isa, sizeof isa);
     summary->version = stretto_version();
@@ -40,7 +40,7 @@ static void describe_run(const struct session *session, struct summary *summary)
     summary->replicas = config->grid.replicas;
     summary->micro_batches = config->micro_batches;
     summary->batch = config->batch;
-    summary->params = graph_param_elements(session->planned.plan->micro[0].graph);
+    summary->params = graph_param_elements(session_plan(session)->micro[0].graph);
 }
 
 /* Groups of ranks that train on samples of their own. */
@@ -50,7 +50,7 @@ static int pipelines_of(const struct plan *plan) {
 
 /* Replicas meet once a step. */
 static double syncs_per_s(const struct recorder *recorder) {
-    bool known = recorder->timed_steps > 0 && pipelines_of(recorder->planned->plan) > 1;
+    bool known = recorder->timed_steps > 0 && pipelines_of(recorder_plan(recorder)) > 1;
     return known ? (double)recorder->timed_steps / ((double)recorder->timed.total_ns * 1e-9) : NAN;
 }
 
@@ -58,7 +58,7 @@ static void measure_run(struct session *session, struct summary *summary) {
     const struct train_result *result = &session->result;
     struct history_times times = history_total(session->history);
     summary->steps = result->steps;
-    summary->epochs = (double)result->steps / (double)session->planned.plan->config.steps_per_epoch;
+    summary->epochs = (double)result->steps / (double)session_plan(session)->config.steps_per_epoch;
     if (result->evaluated) {
         summary->eval_loss = result->eval.loss;
         summary->acc1 = result->eval.acc1;
@@ -77,7 +77,7 @@ static void measure_run(struct session *session, struct summary *summary) {
  * memory have each other's heaps among their pages, and keep them to the end. */
 int64_t result_peak_bytes(const struct session *session) {
     const struct mem_parts *before = &session->planned.before;
-    struct device *device = session->planned.plan->device;
+    struct device *device = session_plan(session)->device;
     if (device->backend->apart) {
         struct device_bytes bytes;
         device->backend->memory_bytes(device, &bytes);
@@ -91,9 +91,9 @@ int64_t result_peak_bytes(const struct session *session) {
 /* Hashing takes a copy of each tensor, as writing does: before memory is measured. */
 static void hash_tensors(struct session *session, struct rank_figures *out) {
     const struct store *store = engine_store(session->engine);
-    bool first = session->planned.plan->config.cell.first_replica == 0;
+    bool first = session_plan(session)->config.cell.first_replica == 0;
     /* All replicas give their slices, where there are any. */
-    bool sliced = session->planned.plan->program->sliced & SLICED_PARAMS;
+    bool sliced = session_plan(session)->program->sliced & SLICED_PARAMS;
     if (!first && !sliced) return;
     bool hashed = engine_param_hash(session->engine, &out->param_hash) == STATUS_OK;
     out->hashed = first && hashed && store_buffer_hash(store, &out->buffer_hash) == STATUS_OK;
@@ -102,7 +102,7 @@ static void hash_tensors(struct session *session, struct rank_figures *out) {
 /* Gradients that this rank adds up with the other replicas of its stages. */
 static int64_t reduced_bytes(const struct session *session) {
     int64_t elements = engine_store(session->engine)->layout->param_elements;
-    return pipelines_of(session->planned.plan) > 1 ? state_bytes(elements) : 0;
+    return pipelines_of(session_plan(session)) > 1 ? state_bytes(elements) : 0;
 }
 
 void result_measure(struct session *session) {
@@ -111,14 +111,14 @@ void result_measure(struct session *session) {
     recorder_summary(&session->recorder, &timed);
     int64_t steps = session->result.steps - session->result.first_step;
     session->figures = (struct rank_figures){
-        .samples_per_s = timed.samples_per_s / pipelines_of(session->planned.plan),
+        .samples_per_s = timed.samples_per_s / pipelines_of(session_plan(session)),
         .reduced_bytes_per_step = reduced_bytes(session),
-        .late = engine_late(session->engine),
+        .laws = session->state.laws,
         .use = recorder_use(&session->recorder),
         .load = recorder_load(&session->recorder),
         .step_flops =
-            plan_step_flops(session->planned.plan) - plan_recompute_flops(session->planned.plan),
-        .predicted_bytes = (int64_t)plan_bytes(session->planned.plan),
+            plan_step_flops(session_plan(session)) - plan_recompute_flops(session_plan(session)),
+        .predicted_bytes = (int64_t)plan_bytes(session_plan(session)),
         .sent_bytes_per_step = steps > 0 ? (int64_t)(comm_sent_bytes(engine_comm(session->engine)) -
                                                      session->sent_before) /
                                                steps
@@ -180,7 +180,7 @@ static void measure_again(struct session *session) {
 
 /* The ranks of replica 0 hold each tensor once. */
 static void sum_replica(const struct session *session, struct summary *summary) {
-    const struct grid *grid = &session->planned.plan->config.grid;
+    const struct grid *grid = &session_plan(session)->config.grid;
     int ranks = session->all ? grid->drivers + grid->stages : 1; /* drivers hold nothing */
     bool known = true;
     summary->reduced_bytes_per_step = 0;
@@ -193,7 +193,7 @@ static void sum_replica(const struct session *session, struct summary *summary) 
     }
     summary->param_hash.known = summary->buffer_hash.known = known;
     /* After a failure the figures of the other stages were not gathered. */
-    if (!session->all && session->planned.plan->config.grid.stages > 1)
+    if (!session->all && session_plan(session)->config.grid.stages > 1)
         summary->reduced_bytes_per_step = SUMMARY_NO_INT,
         summary->param_hash.known = summary->buffer_hash.known = false;
 }
@@ -201,7 +201,7 @@ static void sum_replica(const struct session *session, struct summary *summary) 
 /* The share of what the ranks could compute together, if each could do as much as rank 0. Passes
  * that only wait compute nothing. */
 static void fill_mfu(const struct session *session, struct summary *summary) {
-    const struct run_config *config = &session->planned.plan->config;
+    const struct run_config *config = &session_plan(session)->config;
     int ranks = comm_size(engine_comm(session->engine));
     double flops = 0;
     bool timed = !config->costs->delays && !config->costs->simulated && summary->step_ms.p50 > 0,
@@ -209,7 +209,7 @@ static void fill_mfu(const struct session *session, struct summary *summary) {
     if (!known) return;
     for (int r = 0; r < ranks; r++)
         flops += session->all ? session->all[r].step_flops : session->figures.step_flops;
-    summary->peak_flops = peak_flops(session->planned.plan->device, config->dtype);
+    summary->peak_flops = peak_flops(session_plan(session)->device, config->dtype);
     summary->mfu = flops / (summary->step_ms.p50 * 1e-3) /
                    (summary->peak_flops * (ranks - config->grid.drivers));
 }
@@ -217,10 +217,9 @@ static void fill_mfu(const struct session *session, struct summary *summary) {
 /* A run whose passes are longer than their law is not what its options say. */
 static void fill_late(const struct session *session, struct summary *summary) {
     int ranks = session->all ? comm_size(engine_comm(session->engine)) : 1;
-    struct engine_late sum = {0};
+    struct train_laws sum = {0};
     for (int r = 0; r < ranks; r++) {
-        const struct engine_late *of =
-            session->all ? &session->all[r].late : &session->figures.late;
+        const struct train_laws *of = session->all ? &session->all[r].laws : &session->figures.laws;
         sum.passes += of->passes;
         sum.late += of->late;
     }
@@ -263,7 +262,7 @@ static void print_peak(const struct summary *summary, struct text_table *table) 
 }
 
 static bool is_range_test(const struct session *session) {
-    return session->planned.plan->config.lr.policy == LR_RANGE;
+    return session_plan(session)->config.lr.policy == LR_RANGE;
 }
 
 static void print_range_test(const struct session *session) {
@@ -313,7 +312,7 @@ static struct missed_facts facts_of(const struct session *session) {
                                  .stolen_cores = share_of(load->stolen_ns, load),
                                  .coreless = share_of(load->wait_ns, load),
                                  .ranks = session->planned.local_ranks,
-                                 .threads = session->planned.plan->config.threads,
+                                 .threads = session_plan(session)->config.threads,
                                  .usable_cores = session->host_cores > 0 ? session->host_cores
                                                  : cores->pool > 0       ? cores->pool
                                                                          : cores->usable,

@@ -192,7 +192,7 @@ static enum status refuse_foreign(const char *folder, const char *name) {
 
 /* What others leave in a folder that is as good as empty: the system, and nodes of this run that
  * were faster. */
-static bool may_be_there(const char *name) {
+static bool counts_as_empty(const char *name) {
     static const char own[] = ".stretto-";
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, "lost+found") == 0 ||
            strncmp(name, own, sizeof own - 1) == 0 || is_rank_log(name);
@@ -200,7 +200,7 @@ static bool may_be_there(const char *name) {
 
 static enum status find_any(void *context, const char *name) {
     char **found = context;
-    if (may_be_there(name)) return STATUS_OK;
+    if (counts_as_empty(name)) return STATUS_OK;
     *found = mem_text(name);
     return STATUS_NO;
 }
@@ -259,7 +259,7 @@ enum status run_folder_follow(const struct options *options, char **out) {
     return STATUS_OK;
 }
 
-static bool goes_up(const char *path) {
+static bool has_parent_part(const char *path) {
     for (const char *at = path; (at = strstr(at, "..")); at += 2) {
         if ((at == path || at[-1] == '/') && (at[2] == 0 || at[2] == '/')) return true;
     }
@@ -301,7 +301,7 @@ static enum status try_missing(const char *folder) {
     const char *rest = folder + strlen(there);
     SCOPED_FREE char *own =
         mem_format("%s%s.stretto-trial-%d", there, *there ? "/" : "", (int)getpid());
-    SCOPED_FREE char *path = mem_format("%s/%s", own, goes_up(rest) ? "" : rest);
+    SCOPED_FREE char *path = mem_format("%s/%s", own, has_parent_part(rest) ? "" : rest);
     enum status status = STATUS_OK;
     if (!make_each(path, strlen(own)))
         status = fail(STATUS_DATA, "%s: cannot create folder: %s", folder, strerror(errno));

@@ -56,7 +56,7 @@ struct run_timeline *run_timeline_new(const struct session *session) {
     int ranks = comm_size(engine_comm(session->engine));
     struct trace *const *traces = recorder->traces ? recorder->traces : &recorder->trace;
     if (!recorder->trace || (ranks > 1 && !recorder->traces)) return NULL;
-    int64_t step = whole_step(session->planned.plan, trace_last_step(recorder->trace));
+    int64_t step = whole_step(session_plan(session), trace_last_step(recorder->trace));
     struct trace_event *events = NULL;
     size_t count = 0;
     enum status status = trace_step(recorder->trace, step, &events, &count);

@@ -26,6 +26,10 @@ static bool first_rank(const struct session *session) {
     return session->planned.plan->config.rank == 0;
 }
 
+const struct plan *session_plan(const struct session *session) {
+    return session->engine ? engine_plan(session->engine) : session->planned.plan;
+}
+
 double session_wait_limit_s(const struct session *session) {
     struct control_doing doing = {0};
     if (session->recorder.row) control_row_get(session->recorder.row, &doing);
@@ -319,8 +323,8 @@ static enum status train(struct session *session, const struct checkpoint_config
     struct train_observer observer = recorder_train_observer(&session->recorder);
     bool limited = option_is_set(options, OPTION_time_limit_s);
     struct train_config config = {
-        .eval_every = resolve_period(&planned->plan->config, options->eval_every),
-        .save_every = resolve_period(&planned->plan->config, options->save_every),
+        .eval_every = resolve_period(&session_plan(session)->config, options->eval_every),
+        .save_every = resolve_period(&session_plan(session)->config, options->save_every),
         .eval_at_end = options->eval_every.steps > 0 || options->eval_every.epochs > 0,
         .deadline_ns = limited ? session->begin_ns + (int64_t)(options->time_limit_s * 1e9) : 0,
         .checkpoint = *checkpoint,
@@ -332,7 +336,7 @@ static enum status train(struct session *session, const struct checkpoint_config
 
 /* Rank 0 does not hold the whole model. */
 static bool is_spread(const struct session *session) {
-    const struct run_config *config = &session->planned.plan->config;
+    const struct run_config *config = &session_plan(session)->config;
     return config->grid.stages > 1 || config->grid.drivers > 0 || config->sliced & SLICED_PARAMS;
 }
 

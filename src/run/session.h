@@ -4,7 +4,6 @@
 #define RUN_SESSION_H
 
 #include "exec/checkpoint.h"
-#include "exec/late.h"
 #include "exec/train.h"
 #include "planned/planned.h"
 #include "record/summary.h"
@@ -21,7 +20,7 @@ struct rank_figures {
     struct load load; /* of the timed steps */
     int64_t peak_bytes, predicted_bytes, sent_bytes_per_step;
     int64_t reduced_bytes_per_step;
-    struct engine_late late; /* by --hetero base */
+    struct train_laws laws; /* by --hetero base */
 };
 
 /* Of a step, by the simulator: with 90% probability from low to high; of rank 0's, in passes, and
@@ -67,6 +66,9 @@ enum status session_run(struct session *session);
 enum status session_open(struct session *session, enum status (*prepare)(void *session));
 /* Local. Gives back all but what the caller owns. */
 void session_free(struct session *session);
+
+/* Local. The plan that the run is at: the engine's, or before there is one the first. */
+const struct plan *session_plan(const struct session *session);
 
 /* Local. Whether this rank reads files of parameters. */
 bool session_reads_model(const struct session *session);

@@ -198,7 +198,7 @@ static enum status check_data_named(const char *path, const struct options *give
 }
 
 /* Whether two specs, "KIND:PATH,...", name one file or folder; keys behind the path may differ. */
-static bool is_one_place(const char *a, const char *b) {
+static bool is_same_data(const char *a, const char *b) {
     const char *const spec[] = {a, b};
     struct stat info[2];
     if (strcspn(a, ":") != strcspn(b, ":") || strncmp(a, b, strcspn(a, ":")) != 0) return false;
@@ -216,7 +216,7 @@ static bool is_one_place(const char *a, const char *b) {
 /* Where the run's own data are named again, a split of them is meant, as in training. */
 static enum status know_own(const char *own, const struct options *given, struct options *out) {
     bool named = option_is_given(given, OPTION_data) && !names_data(given),
-         same = named && (strcmp(own, out->data) == 0 || is_one_place(own, out->data));
+         same = named && (strcmp(own, out->data) == 0 || is_same_data(own, out->data));
     if (!same || option_is_given(out, OPTION_split)) return STATUS_OK;
     return option_set(out, OPTION_split, out->split, "--split", OPTION_FROM_FILE);
 }

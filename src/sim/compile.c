@@ -1,9 +1,8 @@
 /* See compile.h. */
-#include <string.h>
-
 #include "sim/compile.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -30,6 +29,7 @@ struct compiler {
     char letters[INSTR_COUNT_][8];
     int *posted;  /* per buffer: the instruction under way there + 1, or 0 */
     int *renamed; /* per buffer: its place + 1, or 0: nothing was ever posted there */
+    bool pairs;   /* something was posted on two buffers */
     struct resource_map map;
     int await_count;
     int first;            /* row of the kind that the list begins at */
@@ -41,39 +41,35 @@ struct compiler {
 
 /* Behind those of the map one more: what an instruction waits for where it stands, so that the next
  * one awaits it. */
-static int here(const struct compiler *compiler) {
+static int standing_buffer(const struct compiler *compiler) {
     return compiler->map.first[RESOURCE_COUNT];
 }
 
 static int buffer_count(const struct compiler *compiler) {
-    return here(compiler) + 1;
+    return standing_buffer(compiler) + 1;
 }
 
 static bool lasts(const struct compiler *compiler, int buffer) {
-    return buffer < here(compiler) && resource_lasts(&compiler->map, buffer);
+    return buffer < standing_buffer(compiler) && resource_lasts(&compiler->map, buffer);
 }
 
 static struct touched buffers_of(const struct compiler *compiler, const struct instr *instr,
                                  char letter) {
+    if (!compiler->unclipped) return resource_touched(&compiler->map, instr, letter);
     struct instr asked = *instr;
-    if (compiler->unclipped) asked.flags &= (uint16_t)~INSTR_CLIP;
+    asked.flags &= (uint16_t)~INSTR_CLIP;
     return resource_touched(&compiler->map, &asked, letter);
 }
 
 /* An operation on two buffers is awaited by the first instruction that touches either. */
-static void forget(struct compiler *compiler, int posted) {
-    for (int b = 0; b < buffer_count(compiler); b++)
-        if (compiler->posted[b] == posted) compiler->posted[b] = 0;
-}
-
 static void await_buffer(struct compiler *compiler, int buffer) {
-    if (!compiler->posted[buffer]) return;
+    int posted = compiler->posted[buffer];
+    if (!posted) return;
     compiler->await[compiler->await_count++] =
-        (struct sim_await){compiler->renamed[buffer] - 1, compiler->posted[buffer] - 1};
-    if (compiler->program->sliced & SLICED_GRADIENTS)
-        forget(compiler, compiler->posted[buffer]);
-    else
-        compiler->posted[buffer] = 0;
+        (struct sim_await){compiler->renamed[buffer] - 1, posted - 1};
+    compiler->posted[buffer] = 0;
+    for (int b = 0; compiler->pairs && b < buffer_count(compiler); b++)
+        if (compiler->posted[b] == posted) compiler->posted[b] = 0;
 }
 
 static void add_letters(struct compiler *compiler, struct instr *instr, const char *letters) {
@@ -107,8 +103,9 @@ static void await_touched(struct compiler *compiler, const struct instr *instr) 
 
 /* It is kept at the first of its two buffers. */
 static int post(struct compiler *compiler, const struct instr *instr, int at) {
-    struct posted_on on = {{here(compiler), 0}, 1};
+    struct posted_on on = {{standing_buffer(compiler), 0}, 1};
     if (instr_row(instr)->meets != MEETS_CALL) on = resource_posted(&compiler->map, instr);
+    compiler->pairs |= on.count > 1;
     for (int b = 0; b < on.count; b++) compiler->posted[on.buffer[b]] = at + 1;
     int *place = &compiler->renamed[on.buffer[0]];
     if (!*place) *place = ++compiler->out->place_count;
@@ -168,8 +165,6 @@ static double cost_of(const struct compiler *compiler, const struct instr *instr
                share;
     switch (instr->op) {
     case INSTR_LOAD: return stage->load;
-    case INSTR_TIE:
-        return instr->bucket == INSTR_ALL ? stage->tie : stage->tie / buckets_of(compiler, instr);
     case INSTR_SUM: return stage->sum;
     case INSTR_ZERO:
         return instr->bucket == INSTR_ALL ? stage->zero : stage->zero / buckets_of(compiler, instr);
@@ -199,7 +194,6 @@ static void call(const struct compiler *compiler, const struct instr *instr, str
     op->bytes = PROGRAM_CALL_BYTES;
 }
 
-/* A scatter and a gather are the halves of an all-reduce. */
 static void operation(struct compiler *compiler, const struct instr *instr, struct sim_op *op) {
     const struct instr_row *row = instr_row(instr);
     op->action = row->queue == QUEUE_COMM ? SIM_POST : SIM_MEET;
@@ -207,11 +201,10 @@ static void operation(struct compiler *compiler, const struct instr *instr, stru
     op->rounds = 1;
     op->bytes = (double)compiler->costs->exchange_bytes;
     op->barrier = instr->op == INSTR_MEET;
-    bool half = instr->op == INSTR_SCATTER || instr->op == INSTR_GATHER;
-    op->reduces = instr->op == INSTR_REDUCE || instr->op == INSTR_JOIN || half;
+    op->reduces = instr_moves_bucket(instr);
     if (op->reduces) {
         const int64_t *bytes = stage_of(compiler, instr)->bucket_bytes;
-        op->bytes = bytes ? (double)bytes[instr->bucket] * (half ? 0.5 : 1) : 0;
+        op->bytes = bytes ? (double)bytes[instr->bucket] * instr_reduce_share(instr) : 0;
     }
     compiler->out->operations[instr->group]++;
 }
@@ -272,7 +265,7 @@ static void keep(struct compiler *compiler, const struct instr *instr) {
 static struct sim_op compile_one(struct compiler *compiler, const struct instr *instr, int at) {
     const struct instr_row *row = instr_row(instr);
     struct sim_op op = {.action = SIM_RUN, .await_first = compiler->await_count};
-    await_buffer(compiler, here(compiler));
+    await_buffer(compiler, standing_buffer(compiler));
     await_touched(compiler, instr);
     op.await_count = compiler->await_count - op.await_first;
     op.cost = cost_of(compiler, instr);

@@ -6,8 +6,6 @@
 
 #include "graph/needs.h"
 
-enum { EXCHANGE_BYTES = 256 }; /* of COUNT, REPORT and NORM, about */
-
 struct maker {
     const struct plan *plan;
     const struct costs *costs;
@@ -30,10 +28,8 @@ static int threads_of(const struct maker *maker) {
     return maker->costs->simulated ? 1 : maker->plan->config.threads;
 }
 
-/* With the law `base` nothing but passes, messages and groups takes virtual time. */
-static double byte_ns(const struct maker *maker) {
-    if (maker->costs->simulated && maker->costs->flop_ns > 0) return 0;
-    return cost_byte_ns(maker->costs, &maker->on, threads_of(maker));
+static double add_ns(const struct maker *maker, int64_t bytes, bool inside) {
+    return cost_add_ns(maker->costs, &maker->on, threads_of(maker), (double)bytes, inside);
 }
 
 static void add_passes(struct maker *maker, int s) {
@@ -64,7 +60,10 @@ static void take_forward(struct maker *maker) {
             cost_pass_ns(&times, &maker->on, &micro->ranges, s, COST_PASS_F);
 }
 
+/* Where passes have a given time nothing says what their nodes would take: segments are equal
+ * parts, as --delay runs them. */
 static void share_segments(struct maker *maker, int s) {
+    if (maker->costs->units) return;
     const struct phase_range *backward = &maker->ranges.stages[s].phase[PHASE_BACKWARD];
     struct sim_stage *stage = &maker->stage[s];
     double *share = arena_new(&maker->out->arena, (size_t)backward->segment_count * sizeof *share);
@@ -84,12 +83,12 @@ static void add_store(struct maker *maker, struct sim_stage *stage, int64_t byte
     const struct run_config *config = &maker->plan->config;
     int states = config->optimizer->state_count,
         members = group_size(&config->grid, GROUP_REPLICAS, 0);
-    double pass_ns = (double)bytes * byte_ns(maker);
+    double byte_ns = cost_array_ns(maker->costs, &maker->on, threads_of(maker));
     int64_t slice = config->sliced ? bytes / members : bytes;
-    stage->sum = 3 * pass_ns;                                /* two are read, one is written */
-    stage->add = maker->costs->flop_ns > 0 ? 0 : stage->sum; /* a law says what passes take */
-    stage->zero = pass_ns;
-    stage->norm = (double)slice * byte_ns(maker);
+    stage->sum = add_ns(maker, bytes, false);
+    stage->add = add_ns(maker, bytes, true);
+    stage->zero = (double)bytes * byte_ns;
+    stage->norm = (double)slice * byte_ns;
     stage->step = (3 + 2 * states) * stage->norm;
     if (maker->costs->units) stage->step = maker->costs->units->of[COST_S] / config->grid.chunks;
 }
@@ -166,7 +165,7 @@ static enum status make_class(struct maker *maker) {
     int stages = maker->out->stage_count;
     struct sim_costs *costs = &maker->out->costs[maker->class];
     maker->stage = arena_new(&maker->out->arena, (size_t)stages * sizeof *maker->stage);
-    *costs = (struct sim_costs){.stage = maker->stage, .exchange_bytes = EXCHANGE_BYTES};
+    *costs = (struct sim_costs){.stage = maker->stage, .exchange_bytes = COST_EXCHANGE_BYTES};
     if (maker->costs->section)
         costs->instruction = maker->costs->section->rate[PROFILE_INSTRUCTION].median;
     for (int s = 0; s < stages; s++) add_passes(maker, s);

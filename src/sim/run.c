@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "program/laws.h"
 #include "sim/sim_state.h"
 
 /* --- waiting --- */
@@ -94,7 +95,7 @@ static bool settle_operation(struct sim *sim, int32_t run, int32_t at, int64_t n
     return true;
 }
 
-bool sim_settle(struct sim *sim, int32_t run, const struct sim_await *await) {
+static inline bool settle(struct sim *sim, int32_t run, const struct sim_await *await) {
     const struct sim_state *state = &sim->run[run];
     const struct sim_op *op = &state->kind->op[await->at];
     switch (op->action) {
@@ -104,6 +105,10 @@ bool sim_settle(struct sim *sim, int32_t run, const struct sim_await *await) {
         return settle_operation(sim, run, await->at, state->place[await->place].number,
                                 await->at >= state->at);
     }
+}
+
+bool sim_settle(struct sim *sim, int32_t run, const struct sim_await *await) {
+    return settle(sim, run, await);
 }
 
 /* --- one instruction --- */
@@ -119,7 +124,7 @@ static void note_issue(struct sim_state *state) {
 }
 
 /* What the laws make of a pass. */
-static double lawful(const struct sim *sim, int32_t run, double cost) {
+static double pass_by_laws(const struct sim *sim, int32_t run, double cost) {
     const struct program *program = sim->input->program;
     struct sim_state *state = &sim->run[run];
     int rank = sim->share.rank[run];
@@ -134,7 +139,7 @@ static double lawful(const struct sim *sim, int32_t run, double cost) {
 static void spend(const struct sim *sim, int32_t run, const struct sim_op *op) {
     struct sim_state *state = &sim->run[run];
     double begin = state->clock, cost = op->cost * state->slowness;
-    if (op->pass && sim->input->net.hetero) cost = lawful(sim, run, cost);
+    if (op->pass && sim->input->net.hetero) cost = pass_by_laws(sim, run, cost);
     state->clock += cost;
     if (op->action == SIM_SEND) state->exposed += cost;
     if (op->pass) {
@@ -177,7 +182,7 @@ static bool note_left(struct sim *sim, int32_t run) {
     return true;
 }
 
-bool sim_perform(struct sim *sim, int32_t run, const struct sim_op *op) {
+static inline bool perform(struct sim *sim, int32_t run, const struct sim_op *op) {
     struct sim_state *state = &sim->run[run];
     if (op->action == SIM_END) {
         note_issue(state);
@@ -202,6 +207,10 @@ bool sim_perform(struct sim *sim, int32_t run, const struct sim_op *op) {
     return true;
 }
 
+bool sim_perform(struct sim *sim, int32_t run, const struct sim_op *op) {
+    return perform(sim, run, op);
+}
+
 static bool is_last(const struct sim *sim, const struct sim_state *state) {
     return state->step == sim->input->steps - 1;
 }
@@ -214,8 +223,8 @@ static void run_on(struct sim *sim, int32_t run, struct sim_record *record) {
         const struct sim_op *op = &kind->op[state->at];
         if (record && state->at == 0) state->record = is_last(sim, state) ? record : NULL;
         for (; state->awaited < op->await_count; state->awaited++)
-            if (!sim_settle(sim, run, &kind->await[op->await_first + state->awaited])) return;
-        if (!sim_perform(sim, run, op)) return;
+            if (!settle(sim, run, &kind->await[op->await_first + state->awaited])) return;
+        if (!perform(sim, run, op)) return;
         state->at++;
         state->awaited = 0;
         state->cause = (struct sim_cause){-1, -1, false};

@@ -34,8 +34,8 @@ struct sim_stage {
     int segment_count;
     double again; /* recomputation, where it is not as long as forward; else 0 */
     double add;   /* of weight gradients to those of earlier micro-batches: on top of B or W */
-    double load, tie, sum, zero, norm, step; /* of all buckets */
-    double stats[SIM_DIRECTION_COUNT];       /* exchanges of shared statistics in a pass */
+    double load, sum, zero, norm, step; /* of all buckets */
+    double stats[SIM_DIRECTION_COUNT];  /* exchanges of shared statistics in a pass */
     int64_t stats_bytes[SIM_DIRECTION_COUNT];
     /* Messages that leave it: to the next stage, to the one before. */
     int64_t message_bytes[SIM_DIRECTION_COUNT];

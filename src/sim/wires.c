@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "program/laws.h"
 #include "sim/sim_state.h"
 
 /* --- channels --- */
@@ -141,7 +142,7 @@ static void wire_new(struct sim *sim, struct sim_wire *wire, int pipeline, int c
     int sender = sim->share.rank[wire->sender], receiver = sim->share.rank[wire->receiver];
     struct cost_link link = cost_link(&sim->input->net, sender, receiver);
     wire->latency = link.latency;
-    wire->per_byte = link.bytes_per_time > 0 ? 1 / link.bytes_per_time : 0;
+    wire->per_byte = cost_moving(link, 1);
     int slots =
         calls ? 1 : program_of(program, sender)->chunk[grid_chunk(&program->grid, from)].slots;
     int64_t size = power_of_two(slots + program->credits + 1);
@@ -162,32 +163,26 @@ static void channels_new(struct sim *sim) {
         sim->run[r].channels = (r - sim->share.others) / grid->stages * sim->wires_each;
 }
 
-/* Links that laws name count where both their ends are members. */
-static struct cost_link lawful_link(const struct sim_input *input, enum group_family family,
-                                    int index, struct cost_link link) {
-    const struct grid *grid = &input->program->grid;
-    const struct hetero *law = input->net.hetero;
-    struct cost_link slowest = {0};
-    for (size_t i = 0; law && i < law->link_count; i++) {
-        const int *rank = law->link[i].rank;
-        if (group_of(grid, family, rank[0]) == index && group_of(grid, family, rank[1]) == index)
-            slowest = cost_slower_link(slowest, law->link[i].more);
-    }
-    return cost_longer_link(link, slowest);
-}
-
 /* The slowest link around a ring of all members. */
-static struct cost_link group_link(const struct sim_input *input, enum group_family family,
-                                   int index) {
+static struct cost_link ring_link(const struct sim_input *input, enum group_family family,
+                                  int index) {
     const struct grid *grid = &input->program->grid;
     int size = group_size(grid, family, index);
     struct cost_link slowest = {0};
-    if (!input->net.cluster) return lawful_link(input, family, index, input->net.group_link);
     for (int i = 0; size > 1 && i < size; i++)
         slowest = cost_slower_link(
             slowest, cost_link(&input->net, group_rank(grid, family, index, i),
                                group_rank(grid, family, index, i + 1 < size ? i + 1 : 0)));
-    return lawful_link(input, family, index, slowest);
+    return slowest;
+}
+
+static struct cost_link group_link(const struct sim_input *input, enum group_family family,
+                                   int index) {
+    const struct hetero *law = input->net.hetero;
+    struct cost_link link =
+        input->net.cluster ? ring_link(input, family, index) : input->net.group_link;
+    return law ? cost_longer_link(link, program_law_link(input->program, law, family, index))
+               : link;
 }
 
 /* Each pipeline has a group of the family. */

@@ -14,6 +14,7 @@ static void check_round_trip(const struct manifest *manifest) {
         fuzz_wrong("its own text is refused");
     const struct checkpoint_state *a = &manifest->state, *b = &again.state;
     if (a->step != b->step || a->best_step != b->best_step ||
+        manifest->next.epoch != again.next.epoch || manifest->next.sample != again.next.sample ||
         manifest_compare(&again, manifest->facts, manifest->fact_count, "again") != STATUS_OK ||
         manifest->fact_count != again.fact_count)
         fuzz_wrong("the manifest changed");

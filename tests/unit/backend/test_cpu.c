@@ -425,9 +425,9 @@ static void check_any_team_and_batch(void) {
         device_close(&three);
         if (cpu_has_avx2() || i == 1) {
             cr_expect(memcmp(a.out[0], c.out[0], (size_t)all * sizeof(float)) == 0,
-                      "%s: the team shows", a.name);
+                      "%s: three threads give other bits", a.name);
             cr_expect(memcmp(a.out[0], b.out[0], (size_t)part * sizeof(float)) == 0,
-                      "%s: the batch shows", a.name);
+                      "%s: a smaller batch gives other bits", a.name);
         }
         result_free(&a), result_free(&b), result_free(&c);
     }

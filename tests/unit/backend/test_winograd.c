@@ -113,9 +113,10 @@ Test(backend_winograd, is_the_same_for_any_team_and_batch) {
         cr_expect(strstr(a.name, "wino") && strstr(few.name, "wino"), "%s, %s", a.name, few.name);
         size_t bytes = (size_t)result_count(&call) * sizeof(float),
                part = (size_t)result_count(&small) * sizeof(float);
-        cr_expect(memcmp(a.out[0], b.out[0], bytes) == 0, "%s: the team shows",
+        cr_expect(memcmp(a.out[0], b.out[0], bytes) == 0, "%s: five threads give other bits",
                   op_def(call.op)->name);
-        if (i % 3 < 2) cr_expect(memcmp(a.out[0], few.out[0], part) == 0, "the batch shows");
+        if (i % 3 < 2)
+            cr_expect(memcmp(a.out[0], few.out[0], part) == 0, "a smaller batch gives other bits");
         result_free(&a);
         result_free(&few);
         result_free(&b);

@@ -136,7 +136,8 @@ Test(control_munge, another_user_cannot_open) {
     need(true);
     char *text = closed();
     cr_assert_eq(another_user_opens(text), 0);
-    cr_assert(seal.open(&seal, text, &data, &bytes, why), "it was not used up by that: %s", why);
+    cr_assert(seal.open(&seal, text, &data, &bytes, why),
+              "its owner cannot open it after another user tried: %s", why);
     free(data);
     free(text);
 }

@@ -73,7 +73,7 @@ Test(control_status_table, records_are_described_when_read) {
     control_row_set_record(&row, 2, 3000, &record, sizeof record);
     record.number = 18; /* the row has its own */
     control_row_get(&row, &doing);
-    cr_assert_str_eq(doing.text, "?", "nobody said how");
+    cr_assert_str_eq(doing.text, "?", "a record without a function that describes it");
     control_describe_records(describe);
     control_row_get(&row, &doing);
     cr_assert_str_eq(doing.text, "F17");
@@ -81,7 +81,7 @@ Test(control_status_table, records_are_described_when_read) {
     record.kind = '\n';
     control_row_set_record(&row, 2, 3000, &record, sizeof record);
     control_row_get(&row, &doing);
-    cr_assert_str_eq(doing.text, "?18", "as clean as texts");
+    cr_assert_str_eq(doing.text, "?18", "control characters of a record are not shown");
     control_row_set(&row, 3, "EVAL");
     control_row_get(&row, &doing);
     cr_assert_str_eq(doing.text, "EVAL");

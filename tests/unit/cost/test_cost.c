@@ -27,6 +27,28 @@ static struct cost_devices ranks_of(const struct cost_net *net, int first, int a
     return devices;
 }
 
+/* `base` says what passes take, with all they add; on the virtual clock sums take no time either.
+ */
+Test(cost, adding_takes_nothing_where_a_law_times_passes) {
+    static const struct {
+        double flop_ns;
+        bool simulated;
+        double inside, outside;
+    } cases[] = {{0, false, 30, 30}, {0, true, 30, 30}, {1, false, 0, 30}, {1, true, 0, 0}};
+    struct cluster cluster;
+    cr_assert_eq(cluster_parse("c.yml", text, strlen(text), &cluster), STATUS_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct costs costs = {
+            .cluster = &cluster, .flop_ns = cases[i].flop_ns, .simulated = cases[i].simulated};
+        struct cost_net net = cost_net_of(&costs, 1);
+        struct cost_devices on = ranks_of(&net, 0, 1, 1);
+        cr_expect_float_eq(cost_add_ns(&costs, &on, 1, 100, true), cases[i].inside, 1e-9);
+        cr_expect_float_eq(cost_add_ns(&costs, &on, 1, 100, false), cases[i].outside, 1e-9);
+        cost_devices_free(&on);
+    }
+    cluster_free(&cluster);
+}
+
 /* Ranks that work at the same time are as slow as the slowest; alike ones are counted once. */
 Test(cost, the_slowest_device_and_link_count) {
     static const struct {

@@ -45,6 +45,15 @@ Test(cost_hetero, slow_ranks_take_a_multiple) {
     hetero_free(&law);
 }
 
+/* A limit of waits: the slowest of all ranks, with a draw for each pass. */
+Test(cost_hetero, the_slowest_rank_and_every_draw_bound_a_wait) {
+    struct hetero law = law_of("slow=1:2,slow=3:5,transient=0.1:7ms");
+    cr_expect_float_eq(hetero_most_ns(&law, 1e6, 4), 5e6 + 4 * 7e6, 1e-3);
+    hetero_free(&law);
+    law = (struct hetero){0};
+    cr_expect_float_eq(hetero_most_ns(&law, 1e6, 4), 1e6, 1e-3);
+}
+
 Test(cost_hetero, a_base_alone_makes_nobody_slower) {
     struct hetero law = law_of("base=20ms");
     cr_expect_eq(law.base_ns, 2e7);

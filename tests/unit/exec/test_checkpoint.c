@@ -377,6 +377,7 @@ Test(exec_checkpoint, a_manifest_reads_back) {
                                           .best_score = -0.12345678901234567,
                                           .saved_step = -1,
                                           .scale = {4096, 17, 3}},
+                                .next = {7, 98765432109},
                                 .facts = facts,
                                 .fact_count = 2,
                                 .files = saved,
@@ -391,6 +392,7 @@ Test(exec_checkpoint, a_manifest_reads_back) {
     cr_expect_eq(again.state.scale.good, 17);
     cr_expect_eq(again.state.scale.skipped, 3);
     cr_expect_eq(again.state.best_score, manifest.state.best_score);
+    cr_expect(again.next.epoch == 7 && again.next.sample == 98765432109);
     cr_assert_eq(again.file_count, 2);
     for (int i = 0; i < 2; i++) {
         cr_expect_str_eq(again.files[i].name, saved[i].name);
@@ -402,7 +404,7 @@ Test(exec_checkpoint, a_manifest_reads_back) {
     struct checkpoint_fact later = {"later", "1", FACT_TOLD}, fixed = {"later", "1", FACT_FIXED};
     log_capture(said, sizeof said);
     cr_expect_eq(manifest_compare(&again, &later, 1, "here"), STATUS_OK);
-    cr_expect_str_eq(said, "", "a fact that the checkpoint is older than was told");
+    cr_expect_str_eq(said, "", "a fact that the checkpoint does not have is reported");
     cr_expect_eq(manifest_compare(&again, &fixed, 1, "here"), STATUS_USAGE);
     log_capture(NULL, 0);
     manifest_free(&again);

@@ -38,7 +38,7 @@ static void check(struct kit_run *run, const char *model, const char *name, int6
                  (double)value);
     cr_expect(strstr(said, name) && strstr(said, "read by"), "%s: %s is not named: %s", model, name,
               said);
-    engine_seek(run->engine, 0);
+    engine_seek(run->engine, 0, NULL);
     kit_set_param(run, name, at, before[at]);
     free(before);
 }

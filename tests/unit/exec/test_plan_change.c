@@ -14,6 +14,7 @@
 #include "exec/rank_threads.h"
 #include "exec/train.h"
 #include "kit.h"
+#include "saves.h"
 
 #define VIT                                                                                        \
     "--model vit-micro --data synthetic:size=8,test_count=8,count=80 --batch 32 --epochs 2 "       \
@@ -291,5 +292,65 @@ Test(exec_plan_change, counts_samples) {
     engine_close(&run->engine);
     kit_plan_free(&large);
     options_free(&options);
+    kit_close(&run);
+}
+
+/* What laws count is of the run: four micro-batches, forward and backward, in each of two steps. */
+Test(exec_plan_change, passes_by_laws_are_counted_over_plans) {
+    struct kit_run *run = kit_open(VIT "--deal 1x4");
+    struct hetero law = {.base_ns = 1};
+    struct costs costs = {.hetero = &law};
+    struct run_config config = run->planned.plan->config;
+    struct plan *plan[2];
+    struct step_result result;
+    config.costs = &costs;
+    engine_close(&run->engine);
+    for (int p = 0; p < 2; p++) cr_assert_eq(plan_new(&config, NULL, &plan[p]), STATUS_OK);
+    cr_assert_eq(kit_engine(plan[0], &run->state, NULL, &run->engine), STATUS_OK);
+    cr_assert_eq(engine_step(run->engine, &result), STATUS_OK);
+    int64_t begin_ns = run->state.laws.begin_ns;
+    cr_assert_eq(engine_change_plan(&run->engine, plan[1]), STATUS_OK);
+    cr_assert_eq(engine_step(run->engine, &result), STATUS_OK);
+    cr_expect_eq(run->state.laws.passes, 2 * 4 * 2);
+    cr_expect_eq(run->state.laws.begin_ns, begin_ns);
+    engine_close(&run->engine);
+    for (int p = 0; p < 2; p++) plan_free(&plan[p]);
+    kit_close(&run);
+}
+
+/* Two steps of 32 samples, then one of 64 that ends the epoch: the third step of the larger plan
+ * alone would begin elsewhere. */
+Test(exec_plan_change, a_checkpoint_knows_the_sample, .init = saves_begin, .fini = saves_end) {
+    static const char large_line[] = VIT "--deal 1x4 --batch 64 --epochs 3";
+    struct kit_run *run = kit_open(VIT "--deal 1x4 --epochs 3"), *resumed = kit_open(large_line);
+    struct options options;
+    struct kit_plan large;
+    struct step_result unbroken, result;
+    kit_options(large_line, &options);
+    cr_assert_eq(kit_plan(&options, 0, 1, run->planned.dataset, &large), STATUS_OK);
+    kit_steps(run, 2);
+    cr_assert_eq(engine_change_plan(&run->engine, large.plan), STATUS_OK);
+    kit_steps(run, 1);
+    save(run, 2, -1);
+    cr_assert_eq(resume(resumed), 3);
+    cr_expect(resumed->state.next.epoch == 1 && resumed->state.next.sample == 0);
+    cr_assert_eq(engine_step(run->engine, &unbroken), STATUS_OK);
+    cr_assert_eq(engine_step(resumed->engine, &result), STATUS_OK);
+    cr_expect_eq(result.step, 3);
+    cr_expect(result.epoch == 1 && result.step_in_epoch == 0 && result.samples == 64);
+    cr_expect_eq(result.loss, unbroken.loss);
+    kit_close(&resumed);
+    /* A plan none of whose steps begins there. */
+    struct kit_run *other = kit_open(VIT "--deal 1x4 --batch 40 --epochs 3");
+    engine_close(&run->engine); /* before its plan */
+    kit_plan_free(&large);
+    options_free(&options);
+    kit_close(&run);
+    run = kit_open(VIT "--deal 1x4 --epochs 3");
+    kit_steps(run, 4);
+    save(run, 2, -1);
+    cr_expect_eq(resume(other), -1);
+    cr_expect(strstr(said, "at sample 32 of epoch 2"), "%s", said);
+    kit_close(&other);
     kit_close(&run);
 }

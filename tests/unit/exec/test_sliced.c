@@ -271,7 +271,7 @@ static void round_trip(const char *line) {
     struct kit_run *again = kit_open("%s", with_ranks(line, 1));
     cr_assert_eq(resume(again), 4, "%s", said);
     cr_expect_eq(kit_hash(again), kit_hash(one));
-    engine_seek(again->engine, 5);
+    engine_seek(again->engine, 5, NULL);
     save(again, 9, -1);
     expect_same_files(2, 5);
     through_ranks(line, 4, WHOLE, one); /* of replicas the first one reads and writes */

@@ -132,7 +132,7 @@ Test(graph_lower, reorders_serve_other_units_only_as_forward_goes) {
         }
         graph_free(&graph);
     }
-    cr_expect_gt(served, 0, "none serves another unit");
+    cr_expect_gt(served, 0, "no reorder is read by another unit");
 }
 
 Test(graph_lower, where_layouts_meet_there_is_no_reorder) {

@@ -79,7 +79,7 @@ Test(optim_lr, logarithmic_warm_up) {
         cr_expect_float_eq(lr_at(&config, step), rates[step], 1e-12, "step %d: %.17g", step,
                            lr_at(&config, step));
     config.warmup_steps = 1;
-    cr_expect_eq(lr_at(&config, 0), 0.4, "one step has no logarithm to rise by");
+    cr_expect_eq(lr_at(&config, 0), 0.4, "a warm-up of one step begins at the full rate");
 }
 
 Test(optim_lr, every_policy_has_values) {

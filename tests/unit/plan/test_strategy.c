@@ -63,7 +63,7 @@ Test(plan_strategy, policies_are_sound) {
             for (int k = 0; (other = sync_at(k)); k++)
                 cr_expect(other == policy ||
                               !option_word_acts(&(struct option_word){.acts = other->acts}, name),
-                          "%s is of %s and of %s", name, policy->name, other->name);
+                          "option %s belongs to both %s and %s", name, policy->name, other->name);
         }
         free(names);
     }

@@ -160,7 +160,7 @@ static void check_damage(struct program *program, int rank, int at) {
     turned->group = turned->group == INSTR_ALL ? 1 : INSTR_ALL;
     bool alone = program->ranks == 1 && (turned->op == INSTR_COUNT || turned->op == INSTR_REPORT);
     cr_expect_eq(verify(mutant, log), alone ? STATUS_OK : STATUS_USAGE,
-                 "with the group turned: %s: %s", line, log);
+                 "with a group added or left out: %s: %s", line, log);
     program_free(&mutant);
 }
 

@@ -207,7 +207,7 @@ static const struct {
     {"stretto program 5\nranks 2000 stages 2000 replicas 1 micro-batches 1 sum tree chunks 30\n",
      "fewer stages and chunks, found \"2000\""},
     {"stretto program 5\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree lasting g\n",
-     "expected n, p or np, found \"g\""},
+     "expected letters of np, found \"g\""},
     {HEADER "groups world\n", "one line of groups"},
     {"stretto program 5\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree\ngroups all\n",
      "all"},

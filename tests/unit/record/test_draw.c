@@ -82,7 +82,7 @@ static void xml_attributes(struct xml *xml) {
         size_t bytes = (size_t)(end - value);
         cr_assert_not(memchr(value, '<', bytes), "< in an attribute at %.60s", value);
         cr_assert_not(memmem(value, bytes, "nan", 3) || memmem(value, bytes, "inf", 3),
-                      "number gone wrong at %.60s", xml->at);
+                      "not a finite number at %.60s", xml->at);
         for (const char *c = value; c < end; c++)
             if (*c == '&') xml_entity(c);
         xml->at = end + 1;

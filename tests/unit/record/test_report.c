@@ -273,15 +273,15 @@ Test(record_report, a_timeline_brings_the_only_script) {
     input.timeline = &timeline;
     summary.model = evil;
     char *text = page_unchecked(), *again = page_unchecked();
-    cr_assert_eq(count_of(text, "<script"), 2, "the data and what draws it");
+    cr_assert_eq(count_of(text, "<script"), 2, "one script element has the data, one draws them");
     cr_assert_eq(count_of(text, "<script type=\"application/json\""), 1);
     cr_assert_eq(count_of(text, "<script nonce=\""), 1);
-    cr_assert_eq(count_of(text, "unsafe-inline"), 1, "of styles alone");
+    cr_assert_eq(count_of(text, "unsafe-inline"), 1, "the policy allows it for styles only");
     cr_assert_eq(
         sscanf(strstr(text, "script-src 'nonce-"), "script-src 'nonce-%32[0-9a-f]'", nonce), 1);
     cr_assert_eq(strlen(nonce), 32);
     cr_assert_eq(count_of(text, nonce), 2);
-    cr_assert_eq(count_of(again, nonce), 0, "another page has another");
+    cr_assert_eq(count_of(again, nonce), 0, "two pages have the same nonce");
     expect(text, "Where the difference came from");
     expect(text, "longer than the predicted");
     free(text);

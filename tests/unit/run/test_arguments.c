@@ -309,7 +309,7 @@ static void compare(const char *function, const char *parameters) {
         if (strcmp(part, "void") == 0) continue;
         if (!pointer && (strstr(part, "float ") || strstr(part, "double "))) continue;
         cr_expect(has_row(function, i, pointer), "arguments.def has no row of %s with %s as \"%s\"",
-                  function, pointer ? "NULL" : "an end of its type", part);
+                  function, pointer ? "NULL" : "the least or greatest value", part);
     }
 }
 

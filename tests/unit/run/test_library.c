@@ -39,7 +39,7 @@ static void step_to_end(struct stretto_run *run) {
     while ((code = stretto_step(run, &step)) == 0) cr_expect_eq(step.step, count++);
     cr_expect_eq(code, STRETTO_END, "%s", stretto_error());
     cr_expect_eq(count, 3);
-    cr_expect_eq(stretto_step(run, &step), STRETTO_END, "the end stays the end");
+    cr_expect_eq(stretto_step(run, &step), STRETTO_END, "a step after the last one");
 }
 
 static void get(struct stretto_run *run, const char *name, void *values, size_t bytes) {
@@ -379,7 +379,8 @@ Test(run_library, checkpoints_go_on, .timeout = 120) {
     cr_expect_eq(memcmp(whole, parts, sizeof whole), 0);
     stretto_close(&run);
     run = open_with((const char *[]){RANKS, "--seed", "5", NULL});
-    cr_expect_eq(stretto_resume(run, folder), STRETTO_USAGE, "of another seed");
+    cr_expect_eq(stretto_resume(run, folder), STRETTO_USAGE,
+                 "a checkpoint of another seed is accepted");
     cr_expect(strstr(stretto_error(), "seed"), "%s", stretto_error());
     stretto_close(&run);
     pid_t child = fork();
@@ -428,7 +429,7 @@ Test(run_library, memory_is_for_what_is_asked) {
         struct stretto_eval eval = {.size = sizeof eval};
         struct stretto_run *run;
         cr_assert_eq(stretto_open(&config, &run), 0, "%s", stretto_error());
-        bytes[i] = library_job(run)->plan->memory.activations;
+        bytes[i] = library_planned(run)->plan->memory.activations;
         cr_assert_eq(stretto_evaluate(run, &eval), 0, "%s", stretto_error());
         cr_expect_eq(eval.samples, 297);
         stretto_close(&run);
@@ -441,7 +442,7 @@ Test(run_library, memory_is_for_what_is_asked) {
         struct stretto_eval eval = {.size = sizeof eval};
         struct stretto_run *run;
         cr_assert_eq(stretto_open(&config, &run), 0, "%s", stretto_error());
-        of_training[i] = library_job(run)->plan->memory.activations;
+        of_training[i] = library_planned(run)->plan->memory.activations;
         cr_assert_eq(stretto_evaluate(run, &eval), 0, "%s", stretto_error());
         cr_expect_eq(eval.samples, 297);
         stretto_close(&run);
@@ -450,7 +451,7 @@ Test(run_library, memory_is_for_what_is_asked) {
                  (long long)of_training[0]);
     cr_expect_lt(bytes[2] * 32, bytes[0], "%lld, %lld", (long long)bytes[2], (long long)bytes[0]);
     struct stretto_run *run = open_with(words);
-    const struct plan *plan = library_job(run)->plan;
+    const struct plan *plan = library_planned(run)->plan;
     cr_expect_geq(plan->memory.staging, 3 * 64 * 128 * sizeof(float), "the file's largest tensor");
     stretto_close(&run);
 }

@@ -72,6 +72,18 @@ Test(sim_forecast, stages_add_up_to_the_plan) {
     }
 }
 
+/* Of passes with a given time segments are equal parts: --delay waits for them so. */
+Test(sim_forecast, segments_of_given_times_are_equal) {
+    struct planned planned = plan_of(PIPE, 2);
+    struct cost_units units = {{[COST_F] = 1000, [COST_B] = 2000}};
+    struct costs given = {.units = &units};
+    struct plan_costs costs;
+    cr_assert_eq(sim_costs_new(planned.kit.plan, &given, &costs), STATUS_OK);
+    for (int s = 0; s < 2; s++) cr_expect_null(costs.costs[0].stage[s].segment, "stage %d", s);
+    sim_costs_free(&costs);
+    planned_free(&planned);
+}
+
 /* --- by hand --- */
 
 Test(sim_forecast, units_give_the_closed_form) {

@@ -67,11 +67,10 @@ Test(sim_run, instructions_additions_and_updates_take_time) {
     kit.costs.instruction = 0.125;
     kit.stage[0].add = 0.5; /* to the gradients of the first micro-batch */
     kit.stage[0].load = 0.25;
-    kit.stage[0].tie = 4;
     kit.stage[0].norm = 2;
     kit.stage[0].step = 8;
     struct sim_result result = sim_kit_run(&kit);
-    double want = 9 + 2 * 0.5 + 3 * 0.25 + 4 + 2 + 8 + 0.125 * count;
+    double want = 9 + 2 * 0.5 + 3 * 0.25 + 2 + 8 + 0.125 * count;
     cr_expect_float_eq(result.step, want, 1e-9, "%g, not %g", result.step, want);
     cr_expect_float_eq(result.rank[0].busy, 10, 1e-9);
     sim_result_free(&result);

@@ -4,7 +4,7 @@
 
 #include "run/recorder.h"
 
-Test(run_watch, a_position_reads_as_its_instruction) {
+Test(run_recorder, a_position_reads_as_its_instruction) {
     struct control_row row = {0};
     struct recorder recorder = {.rank = 3, .row = &row};
     struct engine_observer observer = recorder_engine_observer(&recorder);
@@ -19,7 +19,7 @@ Test(run_watch, a_position_reads_as_its_instruction) {
 }
 
 /* Of a rank that was killed while it wrote. */
-Test(run_watch, a_record_of_no_instruction_is_empty) {
+Test(run_recorder, a_record_of_no_instruction_is_empty) {
     char record[CONTROL_DOING_BYTES], text[CONTROL_DOING_BYTES] = "before";
     memset(record, 0xff, sizeof record);
     recorder_describe_position(record, text);
