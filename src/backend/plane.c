@@ -7,6 +7,7 @@
 #include "backend/plane_table.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "comm/turn.h"
 
 enum { ALIGN = 64 };
 

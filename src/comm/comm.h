@@ -142,10 +142,6 @@ void comm_slice_of(int members, int64_t count, int member, int64_t *begin, int64
 /* Local. Moves posted operations on as far as they go without waiting. After STATUS_PEER, or after
  * ranks disagreed, every call on the communicator fails alike. */
 enum status comm_progress(struct comm *comm);
-/* Local. Called by waits of this rank, often, for what else others need of it. NULL: nobody. */
-void comm_set_turn(struct comm *comm, enum status (*turn)(void *context), void *context);
-/* Local, ten times a second in a wait of another kind: STATUS_PEER, said, where a rank is lost. */
-enum status comm_look(struct comm *comm, const char *what, int64_t since_ns);
 /* Local. The number of a posted operation in its group, or of a message in its channel, from 1. */
 uint64_t comm_request_sequence(const struct comm_request *request);
 /* Local. Whether it is done (then the request is gone). */

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "comm/table.h"
+#include "comm/turn.h"
 
 enum { YIELDS = 50, NAP_NS = 100 * 1000 * 1000, SPINS_LEAST = 32 };
 
