@@ -393,8 +393,8 @@ static enum dtype dtype_of(const char *word) {
 static enum status resolve_device(struct resolve *resolve) {
     struct options *options = resolve->options;
     struct run_config *config = resolve->config;
-    TRY(device_named(options->device, resolve->place->rank, &config->device,
-                     &config->device_index));
+    TRY(device_named(options->device, resolve->place->rank - resolve->place->first_local,
+                     &config->device, &config->device_index));
     config->dtype = dtype_of(options->dtype);
     config->tf32 = strcmp(options->dtype, "tf32") == 0;
     const struct backend *backend = backend_find(config->device);

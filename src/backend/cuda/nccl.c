@@ -3,13 +3,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "backend/cuda/cuda.h"
 #include "backend/plane_table.h"
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "comm/turn.h"
 
 struct nccl {
     struct plane plane;
@@ -164,6 +167,22 @@ static void nccl_abort(struct plane *plane) {
 
 /* --- operations --- */
 
+/* NCCL hears of a peer that is gone before the link does, at times. */
+static enum status fail_launch(const struct plane *plane, ncclResult_t result, const char *what) {
+    enum { LOOKS = 30, NAP_NS = 100 * 1000 * 1000 };
+    int64_t since_ns = clock_ns();
+    for (int i = 0; i < LOOKS; i++) {
+        TRY(comm_look(plane->comm, what, since_ns));
+        nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+    }
+    return nccl_fail(result, what);
+}
+#define TRY_LAUNCH(plane, call)                                                                    \
+    do {                                                                                           \
+        ncclResult_t nccl_result_ = cuda_call.call;                                                \
+        if (nccl_result_ != ncclSuccess) return fail_launch(plane, nccl_result_, #call);           \
+    } while (0)
+
 static ncclDataType_t type_of(enum dtype dtype) {
     return dtype == DTYPE_F32 ? ncclFloat32 : dtype == DTYPE_BF16 ? ncclBfloat16 : ncclFloat16;
 }
@@ -179,20 +198,22 @@ static enum status move_slice(const struct plane_request *request, int member, C
     ncclComm_t comm = members_of(group)->comm;
     if (count == 0) return STATUS_OK;
     if (request->op.kind == PLANE_REDUCE_SCATTER)
-        TRY_NCCL(ncclReduce(at, at, (size_t)count, type, ncclSum, member, comm, stream));
+        TRY_LAUNCH(group->plane,
+                   ncclReduce(at, at, (size_t)count, type, ncclSum, member, comm, stream));
     else
-        TRY_NCCL(ncclBroadcast(at, at, (size_t)count, type, member, comm, stream));
+        TRY_LAUNCH(group->plane, ncclBroadcast(at, at, (size_t)count, type, member, comm, stream));
     return STATUS_OK;
 }
 
 /* Slices are whole blocks, so not all are as long. */
 static enum status move_slices(const struct plane_request *request, CUstream stream) {
     enum status status = STATUS_OK;
-    TRY_NCCL(ncclGroupStart());
+    TRY_LAUNCH(request->group->plane, ncclGroupStart());
     for (int m = 0; m < request->group->count && status == STATUS_OK; m++)
         status = move_slice(request, m, stream);
     ncclResult_t ended = cuda_call.ncclGroupEnd();
-    if (status == STATUS_OK && ended != ncclSuccess) return nccl_fail(ended, "ncclGroupEnd");
+    if (status == STATUS_OK && ended != ncclSuccess)
+        return fail_launch(request->group->plane, ended, "ncclGroupEnd");
     return status;
 }
 
@@ -205,11 +226,11 @@ static enum status nccl_launch(struct plane_request *request) {
     TRY(cuda_enter(cuda_device_of(group->plane->device)));
     if (count == 0) return STATUS_OK;
     if (request->op.kind == PLANE_ALL_REDUCE)
-        TRY_NCCL(ncclAllReduce(data->data, data->data, count, type_of(data->dtype), ncclSum, comm,
-                               stream));
+        TRY_LAUNCH(group->plane, ncclAllReduce(data->data, data->data, count, type_of(data->dtype),
+                                               ncclSum, comm, stream));
     else if (request->op.kind == PLANE_BROADCAST)
-        TRY_NCCL(ncclBroadcast(data->data, data->data, elements_bytes(data), ncclUint8,
-                               request->op.root, comm, stream));
+        TRY_LAUNCH(group->plane, ncclBroadcast(data->data, data->data, elements_bytes(data),
+                                               ncclUint8, request->op.root, comm, stream));
     else
         return move_slices(request, stream);
     return STATUS_OK;
