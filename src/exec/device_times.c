@@ -2,6 +2,7 @@
  * recorded when the engine opens, with the host's clock beside it; from then on each step is held
  * against the one before, so that no difference grows too large for the driver's floats. */
 #include "exec/device_times.h"
+#include "exec/reached.h"
 
 #include <stdlib.h>
 
@@ -119,6 +120,27 @@ enum status times_tell(struct engine *engine, struct step *step) {
     engine->before = step->began;
     for (int i = 0; i < step->ran_count; i++) TRY(tell_one(engine, step, &step->ran[i]));
     return STATUS_OK;
+}
+
+static const struct instr *first_not_done(const struct engine *engine, const struct step *step) {
+    for (int i = 0; i < step->ran_count; i++) {
+        bool done;
+        if (backend_of(engine)->event_done(step->ran[i].end, &done) != STATUS_OK || !done)
+            return step->ran[i].instr;
+    }
+    return NULL;
+}
+
+const struct instr *engine_reached(struct engine *engine, int64_t *step) {
+    const struct instr *found = NULL;
+    if (!engine->apart || !engine->step) return NULL;
+    for (int behind = engine->unfinished; behind >= 0 && !found; behind--) {
+        int64_t number = engine->step->number - behind;
+        const struct step *of = number >= 0 ? &engine->ring[number % engine->ring_count] : NULL;
+        if (of && of->number == number) found = first_not_done(engine, of);
+        *step = number;
+    }
+    return found;
 }
 
 enum status times_kernel(struct engine *engine, enum status (*run)(void *context), void *context,

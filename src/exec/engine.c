@@ -98,6 +98,7 @@ void step_begin(struct step *step) {
 static void step_renew(struct step *step, int64_t number) {
     step->number = number;
     step->normed = step->updated = step->decided = false;
+    step->ran_count = 0;
     step->untold_count = 0;
     step->asked = (struct step_request){0};
 }

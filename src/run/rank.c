@@ -39,6 +39,7 @@ static int link_lost(void *context) {
 
 static void link_waiting(void *context, int peer, const char *what, int64_t since_ns) {
     struct rank *rank = context;
+    recorder_note_reached(&rank->session.recorder);
     if (stop_take_report()) control_print_all(rank->control);
     double limit_s = session_wait_limit_s(&rank->session);
     control_waiting(rank->control, peer, what, since_ns, limit_s);

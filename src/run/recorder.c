@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/shown.h"
+#include "exec/reached.h"
 #include "exec/stop.h"
 #include "planned/events.h"
 #include "run/traces.h"
@@ -78,6 +79,15 @@ static void on_starting(void *context, const struct instr *instr, int64_t step, 
         report_position(recorder, step + 1, instr_text(instr, recorder->rank, text));
     if (recorder->fault.action != FAULT_NONE)
         trigger_fault(recorder, instr, instr_row(instr)->name, step + 1);
+}
+
+void recorder_note_reached(struct recorder *recorder) {
+    int64_t step;
+    if (!recorder->row || !recorder->engine || !*recorder->engine) return;
+    const struct instr *instr = engine_reached(*recorder->engine, &step);
+    if (!instr) return;
+    struct position position = {*instr, recorder->rank};
+    control_row_set_record(recorder->row, step + 1, clock_ns(), &position, sizeof position);
 }
 
 static void on_starting_other(void *context, const char *what, int64_t steps) {

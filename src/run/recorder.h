@@ -80,6 +80,9 @@ enum status recorder_open(const struct planned_run *planned, const char *folder,
 struct engine_observer recorder_engine_observer(struct recorder *recorder);
 /* Local. One that tells where the rank is and nothing else; of one that is not opened. */
 struct engine_observer recorder_position_observer(struct recorder *recorder);
+/* Local, in the rank's own thread, while it waits. Where its device is, which may be behind what
+ * was enqueued last. */
+void recorder_note_reached(struct recorder *recorder);
 /* Local. How the records of rows that this writes become texts: for control_describe_records, in
  * every process that reads such rows. */
 void recorder_describe_position(const void *record, char text[CONTROL_DOING_BYTES]);

@@ -11,6 +11,7 @@
 #include "../../late/late.h"
 #include "base/log.h"
 #include "exec/answer.h"
+#include "exec/reached.h"
 #include "kit.h"
 
 struct trained {
@@ -205,4 +206,25 @@ Test(exec_late, device_memory_is_predicted, .timeout = 120) {
                   "%s: %zu predicted, %zu taken", lines[i], predicted, peak);
         kit_close(&run);
     }
+}
+
+/* A wait that lasts names the instruction that the device is at. What is enqueued waits there until
+ * somebody asks for it, or for a while: it is seen under way in one of some steps. */
+Test(exec_late, the_instruction_that_the_device_is_at_is_known, .timeout = 60) {
+    late_add();
+    struct kit_run *run =
+        kit_open("--model mlp --data synthetic:count=64,size=8 --batch 8 --steps 40 "
+                 "--device late --threads 1");
+    struct step_result result;
+    bool seen = false;
+    for (int i = 0; i < 40; i++) {
+        int64_t step = -1;
+        cr_assert_eq(engine_enqueue(run->engine), STATUS_OK);
+        const struct instr *at = engine_reached(run->engine, &step);
+        seen |= at && at->op == INSTR_F && step == i;
+        cr_assert_eq(engine_finish(run->engine, &result), STATUS_OK);
+        cr_expect_null(engine_reached(run->engine, &step));
+    }
+    cr_expect(seen);
+    kit_close(&run);
 }
