@@ -48,7 +48,7 @@ enum status verify_none_held_up(const struct verifier *verifier) {
         return fail(STATUS_USAGE,
                     "program refused by rule %d: rank %d waits at %s, and its device at %s, which "
                     "another rank never comes to\n  --comm peer or shm has no such order",
-                    RULE_IN_ORDER, walk->rank, at, first);
+                    RULE_ORDERED, walk->rank, at, first);
     }
     return STATUS_OK;
 }

@@ -13,10 +13,12 @@ trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 export OMP_WAIT_POLICY=passive
 count=0 failed=0
-ok() { # ok 0|1 WHAT: 0 is right
+ok() { # ok 0|1 WHAT [LOG]: 0 is right
     count=$((count + 1))
-    [ "$1" = 0 ] || failed=$((failed + 1))
-    [ "$1" = 0 ] && echo "ok $count - $2" || echo "not ok $count - $2"
+    [ "$1" = 0 ] && echo "ok $count - $2" && return
+    failed=$((failed + 1))
+    echo "not ok $count - $2"
+    [ -z "${3:-}" ] || tail -n 6 "$3" | sed 's/^/# /'
 }
 hash_of() { sed -n 's/^param_hash *//p' "$1"; }
 images="--data synthetic:size=32,channels=3,count=480,test_count=48 --batch 48"
@@ -61,7 +63,7 @@ for n in 2 3 4; do
     for way in "ddp --comm peer" "dp --comm peer" "ddp --comm shm" "zero3 --comm peer"; do
         train many --model resnet20 $images --steps 8 -n $n --strategy $way
         [ -n "$want" ] && [ "$(hash_of many.out)" = "$want" ]
-        ok $? "$n ranks, $way: the bits of one device ($want)"
+        ok $? "$n ranks, $way: the bits of one device ($want)" many.out
     done
 done
 
@@ -72,7 +74,7 @@ for way in ddp zero3; do
     for p in $pids; do wait "$p"; done
     ended
     [ -n "$(hash_of nccl.0.out)" ] && [ "$(hash_of nccl.0.out)" = "$(hash_of deal.out)" ]
-    ok $? "2 ranks, $way by nccl: the bits of one device"
+    ok $? "2 ranks, $way by nccl: the bits of one device" nccl.0.out
 done
 "$stretto" train --device cuda --model mlp --data digits --steps 2 -n 2 --comm nccl --out twins --overwrite >twins.out 2>&1
 [ $? = 2 ] && grep -q "comm peer" twins.out
@@ -85,8 +87,9 @@ for way in nccl peer; do
     set -- $pids
     kill -9 "$2"
     wait "$1"
-    [ $? = 4 ] && grep -q "rank 1.*lost" lost.0.out
-    ok $? "a killed rank by $way: the other ends with 4 and says so"
+    code=$?
+    [ $code = 4 ] && grep -q "rank 1.*lost" lost.0.out
+    ok $? "a killed rank by $way: the other ends with 4 ($code) and says so" lost.0.out
     wait "$2"
     ended
 done
