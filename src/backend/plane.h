@@ -8,7 +8,7 @@
  * enqueues its part on the plane's stream; then (peer) all have enqueued theirs, and the stream
  * waits for them. Operations of a group go through the first stage one behind the other. Those of
  * NCCL do so whatever their group is, since a device waits inside of them: programs must allow it
- * (rule 33 of the verifier).
+ * (rule 35 of the verifier).
  *
  * A handle belongs to one thread. Nothing here waits for a device. */
 #ifndef BACKEND_PLANE_H

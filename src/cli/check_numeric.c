@@ -20,7 +20,9 @@
 #include "base/text.h"
 #include "exec/answer.h"
 #include "exec/checkpoint.h"
+#include "plan/strategy.h"
 #include "planned/planned.h"
+#include "program/pipeline.h"
 #include "run/fault.h"
 
 enum { NUMERIC_STEPS = 3 }; /* unless --steps says otherwise */
@@ -211,11 +213,26 @@ static enum status train_both(struct side *many, struct side *one, struct option
     return compare(many, one);
 }
 
+/* One device has nothing to compare with. */
+static enum status refuse_versions(const struct options *options) {
+    const struct strategy *strategy = options->strategy ? strategy_find(options->strategy) : NULL;
+    const char *name = option_is_given(options, OPTION_schedule) ? options->schedule
+                       : strategy                                ? strategy->schedule
+                                                                 : "single";
+    const struct pipeline_schedule *schedule = pipeline_find(name);
+    if (!schedule || !schedule->older) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "--numeric: schedule %s reads older weights, which is another training than one "
+                "device's\n  make test-equal holds it against a replay of its rule",
+                name);
+}
+
 enum status check_numeric(const struct options *given, int ranks) {
     struct options options = *given, alone;
     struct side many = {.options = &options, .ranks = ranks}, one = {.ranks = 1};
     if (option_is_given(given, OPTION_delay))
         return fail(STATUS_USAGE, "--numeric with --delay: passes that wait compute nothing");
+    TRY(refuse_versions(given));
     if (!option_is_given(given, OPTION_steps)) {
         options.steps = NUMERIC_STEPS;
         option_resolve(&options, OPTION_steps);

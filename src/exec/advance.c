@@ -82,7 +82,7 @@ void engine_begin_list(struct engine *engine, enum list_name name) {
     engine->list = program_list(engine->plan->program, engine->plan->config.rank, name);
     engine->list_name = name;
     engine->watcher = watcher_of(engine, name);
-    engine->list_step = engine->step->number;
+    engine->list_step = engine->step->number - engine->overlap.fill;
     engine->at = 0;
     engine->pass.instr = NULL; /* of a list that failed */
     free(engine->broadcast.all);
@@ -93,6 +93,9 @@ void engine_begin_list(struct engine *engine, enum list_name name) {
 
 enum status engine_advance(struct engine *engine, bool *ended) {
     const struct engine_observer *observer = engine->watcher;
+    while (engine->plan->program->ahead > 0 && engine->at < engine->list->count &&
+           !overlap_runs(engine, &engine->list->items[engine->at]))
+        engine->at++;
     *ended = engine->at == engine->list->count;
     if (*ended) return STATUS_OK;
     const struct instr *instr = &engine->list->items[engine->at];
@@ -145,7 +148,8 @@ enum status engine_wait(struct engine *engine) {
     if (status == STATUS_OK) note_wait(engine, begin, end);
     engine->awaiting = NULL;
     if (observer->waited && !engine->meeting.clock)
-        observer->waited(observer->context, waiter, engine->awaited, engine->list_step, begin, end);
+        observer->waited(observer->context, waiter, engine->awaited,
+                         engine->list_step + engine->overlap.fill, begin, end);
     return status;
 }
 
@@ -175,7 +179,10 @@ static enum status run_list(struct engine *engine, bool step) {
         TRY(engine_advance(engine, &ended));
         if (engine->awaiting) TRY(engine_wait(engine));
     }
-    if (clock) TRY(timed_end(engine, engine->watcher));
+    if (clock && engine->overlap.fill > 0)
+        TRY(timed_come(engine, NULL, engine->watcher));
+    else if (clock)
+        TRY(timed_end(engine, engine->watcher));
     TRY(posted_await_all(engine, step));
     if (step) return STATUS_OK;
     if (engine->list_name == LIST_EVAL) TRY(queues_read_told(engine, engine->step, TOLD_ALL));

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "exec/overlap.h"
 #include "exec/rank_threads.h"
 
 struct member {
@@ -55,6 +56,7 @@ static enum status train_task(void *context, int rank) {
     TRY(engine_open(&engine, &member->engine));
     if (config->ready) TRY(config->ready(config->context, rank, member->engine));
     TRY(engine_start(member->engine));
+    engine_pause(member->engine, member->plan->config.steps);
     while (engine_next_step(member->engine) < member->plan->config.steps)
         TRY(engine_step(member->engine, &result));
     TRY(engine_drain(member->engine));

@@ -15,6 +15,7 @@
 #include "exec/saving.h"
 #include "exec/state.h"
 #include "exec/tensors.h"
+#include "exec/versions.h"
 #include "exec/weights.h"
 
 struct steps {
@@ -309,6 +310,7 @@ static enum status each_part(const struct plan *plan, struct engine *engine, con
 static enum status load_files(struct engine *engine, const char *folder,
                               const struct manifest *manifest) {
     bool placed = manifest->next.epoch >= 0;
+    versions_set(engine_store(engine), manifest->state.step);
     TRY(each_part(NULL, engine, folder, manifest));
     engine_seek(engine, manifest->state.step, placed ? &manifest->next : NULL);
     const struct engine_clock *clock = engine->meeting.clock;
@@ -400,7 +402,7 @@ static uint64_t count_tensors(const struct plan *plan, int part, const struct te
 static enum status check_all_read(const struct resumption *resumption,
                                   const struct resume_report *all, int ranks) {
     const struct tensor_share model = {.model = true};
-    for (int p = 0; p < PART_COUNT; p++) {
+    for (int p = 0; p < PART_VERSIONS; p++) {
         uint64_t held = 0, in_all = count_tensors(engine_plan(resumption->engine), p, &model);
         for (int r = 0; r < ranks; r++) held += all[r].tensors[p];
         if (held == in_all) continue;

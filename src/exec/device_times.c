@@ -72,12 +72,6 @@ void times_close(struct engine *engine) {
 
 /* --- noting --- */
 
-bool times_by_device(const struct engine *engine, const struct instr *instr) {
-    const struct instr_row *row = instr_row(instr);
-    return engine->apart && row->queue == QUEUE_COMPUTE && row->time != TIME_DATA &&
-           list_is_step(engine->list_name) && !engine->meeting.clock;
-}
-
 void times_step(struct engine *engine, struct step *step) {
     step->ran_count = 0;
     if (engine->apart)

@@ -13,6 +13,7 @@
 #include "exec/scale.h"
 #include "exec/state.h"
 #include "exec/tally.h"
+#include "exec/versions.h"
 
 const void *bound_source(const struct step *step, const struct runnable *runnable, int index,
                          const struct micro_batch *samples) {
@@ -94,12 +95,13 @@ void step_begin(struct step *step) {
     memset(step->loss, 0, sizeof step->loss);
 }
 
-/* Makes it the step of this number, of which nothing has run. */
-static void step_renew(struct step *step, int64_t number) {
+void step_renew(struct step *step, int64_t number) {
     step->number = number;
     step->normed = step->updated = step->decided = false;
     step->ran_count = 0;
     step->untold_count = 0;
+    step->version = -1;
+    step->relayed = (struct step_share){0};
     step->asked = (struct step_request){0};
 }
 
@@ -112,6 +114,8 @@ void engine_find_place(struct engine *engine) {
     for (int i = 0; i < engine->ring_count; i++) step_renew(&engine->ring[i], -1);
     engine->step = &engine->ring[number % engine->ring_count];
     step_renew(engine->step, number);
+    versions_set(engine->store, number);
+    overlap_empty(engine);
 }
 
 int64_t engine_steps_left(const struct engine *engine) {
@@ -210,6 +214,7 @@ static double top_five(const struct engine *engine, const struct tally *tally) {
 
 static void fill_result(const struct engine *engine, struct step *step, struct step_result *out) {
     const struct tally *tally = &step->tally;
+    bool overlaps = engine->plan->program->ahead > 0; /* ranks do not tell all others */
     *out = (struct step_result){.step = step->number,
                                 .epoch = step->begin.epoch,
                                 .step_in_epoch = step->begin.sample / engine->plan->config.batch,
@@ -219,10 +224,10 @@ static void fill_result(const struct engine *engine, struct step *step, struct s
                                 .acc1 = tally->ranked > 0 ? tally->right1 / tally->ranked : NAN,
                                 .acc5 = top_five(engine, tally),
                                 .lr = step->lr,
-                                .grad_norm = step->normed ? step->grad_norm : NAN,
+                                .grad_norm = step->normed && !overlaps ? step->grad_norm : NAN,
                                 .loss_scale = scale_acts(engine) ? step->loss_scale : NAN,
                                 .times = step->times,
-                                .request = step->agreed,
+                                .request = overlap_request(engine, step),
                                 .ranks = comm_size(engine->comm),
                                 .rank_loss = step->rank_loss,
                                 .rank_ms = step->rank_ms};
@@ -244,7 +249,7 @@ static void next_step(struct engine *engine) {
     if (step_in_epoch(engine) == config->steps_per_epoch)
         *next = (struct train_position){next->epoch + 1, 0};
     engine->step = &engine->ring[number % engine->ring_count];
-    step_renew(engine->step, number);
+    if (engine->step->number != number) step_renew(engine->step, number);
 }
 
 int engine_ahead(const struct engine *engine) {
@@ -270,6 +275,11 @@ static struct step *oldest_step(struct engine *engine) {
 static void drop_steps(struct engine *engine) {
     for (; engine->unfinished > 0; engine->unfinished--) release_batch(engine, oldest_step(engine));
     release_batch(engine, engine->step);
+    for (int i = 1; i <= engine->plan->program->ahead; i++) {
+        struct step *step = &engine->ring[(engine->step->number + i) % engine->ring_count];
+        if (step->number == engine->step->number + i) release_batch(engine, step);
+    }
+    overlap_empty(engine);
 }
 
 static enum status run_step(struct engine *engine, struct step *step) {
@@ -281,6 +291,7 @@ static enum status run_step(struct engine *engine, struct step *step) {
     scale_begin(engine, step);
     times_step(engine, step);
     TRY(queues_clear_told(engine, step));
+    TRY(overlap_fill(engine));
     TRY(engine_run_list(engine, list_at(engine, step_in_epoch(engine))));
     step->times.hidden_ns = comm_hidden_ns(engine->comm) - hidden_before;
     return queues_read_told(engine, step, TOLD_ALL);
@@ -341,7 +352,7 @@ enum status engine_step(struct engine *engine, struct step_result *out) {
 bool engine_norm(const struct engine *engine, int64_t number, double *out) {
     const struct step *step = &engine->ring[number % engine->ring_count];
     if (number < 0 || step->number != number || !step->normed) return false;
-    *out = step->grad_norm;
+    *out = engine->plan->program->ahead > 0 ? NAN : step->grad_norm; /* a stage's alone */
     return true;
 }
 

@@ -14,6 +14,7 @@
 #include "exec/queues.h"
 #include "exec/scale.h"
 #include "exec/tally.h"
+#include "exec/versions.h"
 
 static bool is_last_stage(const struct engine *engine, const struct instr *instr) {
     const struct grid *grid = &engine->plan->program->grid;
@@ -30,15 +31,16 @@ static bool evaluates(const struct engine *engine) {
 
 /* Waits for the samples of the step or round: for the loader's own threads, never for other ranks.
  */
-static enum status need_batch(struct engine *engine) {
-    struct step *step = engine->step;
+static enum status need_batch(struct engine *engine, struct step *step) {
     if (step->batch) return STATUS_OK;
     TRY(loader_next(evaluates(engine) ? engine->eval : engine->train, &step->batch));
     CHECK(step->batch, "the loader ended before step %lld", (long long)step->number + 1);
     const struct train_position *next = &engine->state->next;
+    const struct run_config *config = &engine->plan->config;
+    int64_t ahead = step->number - engine->step->number,
+            place = next->epoch * config->steps_per_epoch + next->sample / config->batch + ahead;
     CHECK(evaluates(engine) ||
-              (step->batch->epoch == next->epoch &&
-               step->batch->step_in_epoch * engine->plan->config.batch == next->sample),
+              (step->batch->epoch * config->steps_per_epoch + step->batch->step_in_epoch) == place,
           "the loader is at step %lld of epoch %lld, the run at sample %lld of epoch %lld",
           (long long)step->batch->step_in_epoch, (long long)step->batch->epoch,
           (long long)next->sample, (long long)next->epoch);
@@ -61,7 +63,7 @@ static int members_of(const struct engine *engine, const struct instr *instr) {
 
 enum status prepare_COUNT(struct engine *engine, const struct instr *instr) {
     (void)instr;
-    return need_batch(engine);
+    return need_batch(engine, engine->step);
 }
 
 enum status post_COUNT(struct engine *engine, const struct instr *instr,
@@ -77,21 +79,26 @@ enum status post_COUNT(struct engine *engine, const struct instr *instr,
 enum status finish_COUNT(struct engine *engine, const struct instr *instr) {
     struct step *step = engine_posted(engine, instr)->step;
     int losses = engine->runnable[0].plan->graph->loss_count, members = members_of(engine, instr);
+    /* Where steps overlap a loss is that of its own mini-batch, and replicas have their mean. */
+    int replicas = engine->plan->program->ahead > 0 ? engine->plan->config.replicas : 1;
     for (int i = 0; i < losses; i++) {
         int64_t labels = 0;
         for (int m = 0; m < members; m++) labels += step->labels[m][i];
-        step->read->seed[i] = labels > 0 ? (float)(step->loss_scale / (double)labels) : 0;
+        step->read->seed[i] =
+            labels > 0 ? (float)(step->loss_scale / (double)(labels * replicas)) : 0;
     }
     return STATUS_OK;
 }
 
 enum status run_LOAD(struct engine *engine, const struct instr *instr) {
-    TRY(need_batch(engine));
-    const struct micro_batch *samples = &engine->step->batch->micro[instr->micro];
+    struct step *step = overlap_step(engine, instr);
+    int number = overlap_micro(engine, instr);
+    TRY(need_batch(engine, step));
+    const struct micro_batch *samples = &step->batch->micro[number];
     const struct micro_plan *micro = plan_micro(engine->plan, samples->samples, !evaluates(engine));
     struct slot *slot = slot_of(engine, instr);
-    slot->step = engine->step;
-    slot->micro = instr->micro;
+    slot->step = step;
+    slot->micro = number;
     slot->runnable = NULL;
     /* The last round may have fewer samples than pipelines. */
     if (evaluates(engine) && samples->samples == 0) return STATUS_OK;
@@ -112,7 +119,8 @@ static struct pass_run run_of(const struct engine *engine, const struct instr *i
     struct pass_run run = {.instr = instr,
                            .runnable = runnable,
                            .slot = slot_index(engine, instr),
-                           .replica = instr->micro / engine->plan->config.micro_batches,
+                           .replica =
+                               overlap_micro(engine, instr) / engine->plan->config.micro_batches,
                            .config = *config};
     if (instr_shares(instr)) run.config.sharers = engine->group[instr->group];
     return run;
@@ -147,6 +155,7 @@ static enum status run_pass(struct engine *engine, const struct instr *instr,
                             struct runnable *runnable, const struct pass_config *config,
                             bool *done) {
     if (!engine->pass.instr) {
+        TRY(overlap_bind(engine, instr));
         engine->pass = run_of(engine, instr, runnable, config);
         pass_begin(&engine->pass);
     }
@@ -307,7 +316,7 @@ static enum status read_told(struct engine *engine, struct step *step, enum told
 enum status prepare_REPORT(struct engine *engine, const struct instr *instr) {
     (void)instr;
     bool reads = list_is_step(engine->list_name) && engine->train;
-    if (reads) TRY(need_batch(engine)); /* also of a rank without the loss */
+    if (reads) TRY(need_batch(engine, engine->step)); /* also of a rank without the loss */
     return read_told(engine, engine->step, TOLD_BY_FORWARD);
 }
 
@@ -320,6 +329,7 @@ enum status post_REPORT(struct engine *engine, const struct instr *instr,
                                       .busy_ms = (double)busy_ns * 1e-6,
                                       .came_ms = (double)(busy_ns + step->times.message_ns) * 1e-6};
     tally_share(step, &step->share);
+    if (list_is_step(engine->list_name)) overlap_share(engine, step);
     if (engine->list_name == LIST_EVAL_END) {
         engine->eval_share.step = step->share;
         memcpy(engine->eval_share.loss, step->loss, sizeof step->loss);
@@ -361,6 +371,7 @@ enum status finish_REPORT(struct engine *engine, const struct instr *instr) {
     else
         tally_sum(step->shares, members, &step->tally);
     agree_on_requests(step, members);
+    if (!evaluated) overlap_decide(engine, step);
     if (evaluated) return STATUS_OK; /* looked at when all rounds are done */
     double loss = tally_loss(&step->tally, engine->plan->micro[0].graph->loss_count);
     return isfinite(loss) ? STATUS_OK : numeric_failure(engine, "the loss", loss);
@@ -458,6 +469,8 @@ enum status run_STEP(struct engine *engine, const struct instr *instr) {
                                 .gradient_scale = 1};
     step->updated = true;
     step->update_is_finite = true;
+    TRY(overlap_count(engine, step));
+    TRY(versions_keep(engine->store));
     TRY(store_update(engine->store, &update, step->decided ? &step->told->decision : NULL,
                      instr->grad, &step->told->bad));
     if (engine->apart) return STATUS_OK; /* looked at when the device is done */

@@ -117,9 +117,8 @@ static double pass_ns(struct engine *engine, const struct instr *instr,
 /* A segment that computes too long is made up for by those behind it: the pass counts. */
 static enum status wait_pass(struct engine *engine, const struct instr *instr) {
     struct law_run *law = &engine->law;
-    struct hetero_pass pass =
-        program_pass(engine->plan->program, engine->plan->config.seed, engine->plan->config.rank,
-                     slot_of(engine, instr)->step->number, instr);
+    struct hetero_pass pass = program_pass(engine->plan->program, engine->plan->config.seed,
+                                           engine->plan->config.rank, engine->list_step, instr);
     bool timed = engine->plan->flop_ns > 0;
     int64_t now = clock_ns(), due = (int64_t)pass_ns(engine, instr, &pass),
             left = due - law->spent_ns - law->owed_ns;

@@ -1,4 +1,6 @@
 /* The handlers of messages between stages; see handlers.h. */
+#include <string.h>
+
 #include "base/log.h"
 #include "exec/handlers.h"
 #include "exec/places.h"
@@ -52,11 +54,13 @@ static enum status send(struct engine *engine, const struct instr *instr,
     struct comm_piece *pieces = engine->pieces;
     if (!slot_of(engine, instr)->runnable) return STATUS_OK; /* a round without samples */
     int count = message_pieces(engine, instr, pieces);
+    const struct step_note *note = overlap_note(engine, instr);
     char *from = engine->apart ? staging_of(engine, instr) : NULL;
     for (int i = 0; i < count && engine->apart; i++) {
         pieces[i].data = from;
         from += pieces[i].bytes;
     }
+    if (note) pieces[count++] = (struct comm_piece){note, sizeof *note};
     return comm_channel_post_send(channel_of(engine, instr), pieces, count, out);
 }
 
@@ -96,6 +100,11 @@ static enum status finish_receive(struct engine *engine, const struct instr *ins
         TRY(queues_copy_in(engine, (void *)(uintptr_t)piece->data, message + done, piece->bytes));
         done += piece->bytes;
     }
+    if (done == bytes) return STATUS_OK;
+    struct step_note note;
+    CHECK(done + sizeof note == bytes, "a message of %zu bytes", bytes);
+    memcpy(&note, message + done, sizeof note);
+    overlap_take(engine, instr, &note);
     return STATUS_OK;
 }
 

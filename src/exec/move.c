@@ -13,6 +13,7 @@
 #include "exec/saving.h"
 #include "exec/state.h"
 #include "exec/tensors.h"
+#include "exec/versions.h"
 
 enum status engine_share_bytes(struct engine *engine, bool has, void *data, size_t bytes) {
     struct piece {
@@ -66,8 +67,9 @@ static enum status take_tensor(void *context, const struct tensor_value *tensor,
 
 enum status engine_take_values(struct engine *engine) {
     struct taker taker = {.engine = engine};
-    for (int p = 0; p < PART_COUNT; p++)
+    for (int p = 0; p < PART_VERSIONS; p++)
         TRY(tensors_each(engine->store->layout, (enum tensor_part)p, take_tensor, &taker));
+    if (taker.status == STATUS_OK) taker.status = versions_fill(engine->store);
     return engine_agree(engine, taker.status);
 }
 

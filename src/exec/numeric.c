@@ -119,7 +119,8 @@ static void run_alone(struct engine *engine, struct runnable *runnable,
 
 /* Into slot 0, wherever that takes them from. */
 static void give_inputs(struct engine *engine, struct runnable *runnable, int micro) {
-    struct slot slot = {engine->step, runnable, micro, engine->slot[0].used};
+    struct slot slot = {
+        .step = engine->step, .runnable = runnable, .micro = micro, .used = engine->slot[0].used};
     if (!engine->apart)
         bind_inputs(engine->step, runnable, 0, &engine->step->batch->micro[micro]);
     else if (queues_load(engine, &slot, 0) != STATUS_OK ||
@@ -169,6 +170,7 @@ static int search_micro(struct engine *engine, int micro, struct search *search)
 static void blame(struct engine *engine, bool here) {
     int own = comm_rank(engine->comm), losses = engine->plan->micro[0].graph->loss_count;
     int whose = here ? own : COMM_ANOTHER;
+    if (engine->plan->program->ahead > 0) engine->failed_alone = true;
     const struct step *step = engine->step;
     for (int m = 0; m < step_reports(step) && whose == COMM_ANOTHER; m++) {
         int rank = step_reporter(step, m, own);
@@ -186,6 +188,12 @@ static enum status failure_of_stages(struct engine *engine, const char *what, do
     const char *param = numeric_bad_gradient(engine, 0);
     blame(engine, !isfinite(tally_loss(&engine->step->share.tally,
                                        engine->plan->micro[0].graph->loss_count)));
+    if (engine->plan->program->ahead > 0) /* no training of one device would show it */
+        return fail(STATUS_NUMERIC,
+                    "step %lld, stage %d: %s is %g: parameters of this rank are finite%s%s%s\n%s",
+                    (long long)engine->step->number + 1, config->cell.position, what, value,
+                    param ? ", the gradient of " : "", param ? param : "", param ? " is not" : "",
+                    hint);
     return fail(STATUS_NUMERIC,
                 "step %lld: %s is %g: parameters of this rank are finite%s%s%s\n"
                 "  --resume with --strategy single --stages 1 -n 1 --deal %dx%d finds the first "

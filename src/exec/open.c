@@ -190,7 +190,7 @@ static enum status open_channels(struct engine *engine) {
     for (int i = 0; i < plan->micro_count; i++)
         for (int c = 0; c < cuts * PHASE_COUNT; c++)
             if (plan->micro[i].crossing[c].count > most) most = plan->micro[i].crossing[c].count;
-    engine->pieces = MEM_ARRAY(struct comm_piece, most + 1);
+    engine->pieces = MEM_ARRAY(struct comm_piece, most + 2);
     return STATUS_OK;
 }
 
@@ -266,7 +266,8 @@ static void close_staging(struct engine *engine) {
 
 static void make_room(struct engine *engine) {
     const struct plan *plan = engine->plan;
-    engine->ring_count = STEP_RING + engine_ahead(engine);
+    engine->ring_count = STEP_RING + engine_ahead(engine) + plan->program->ahead;
+    engine->ring = MEM_ARRAY(struct step, engine->ring_count);
     engine->map = resource_map(plan->program, plan->grads, plan->chunk_count, plan->sizes);
     engine->eval_shares = MEM_ARRAY(struct eval_share, plan->config.ranks);
     engine->slot = MEM_ARRAY(struct slot, slot_count(plan));
@@ -291,6 +292,11 @@ static enum status set_up(struct engine *engine) {
     const struct plan *plan = engine->plan;
     const struct backend *backend = plan->device->backend;
     engine->apart = backend->apart;
+    if (engine->apart && plan->program->ahead > 0)
+        return fail(STATUS_USAGE,
+                    "--device %s: steps of schedule %s overlap, which runs on devices with the "
+                    "host's memory so far\n  --device cpu",
+                    plan->config.device, plan->config.schedule);
     make_room(engine);
     TRY(posted_open(engine));
     TRY(queues_open(engine));
@@ -355,6 +361,7 @@ void engine_close(struct engine **pointer) {
     posted_free(engine);
     comm_close(&engine->comm);
     for (int i = 0; i < engine->ring_count; i++) step_free(&engine->ring[i]);
+    free(engine->ring);
     free(engine->slot);
     free(engine->lockstep);
     free(engine->channel);

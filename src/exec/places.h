@@ -3,6 +3,7 @@
 #define EXEC_PLACES_H
 
 #include "exec/state.h"
+#include "program/ahead.h"
 
 static inline int chunk_of(const struct engine *engine, const struct instr *instr) {
     return grid_chunk(&engine->plan->program->grid, instr->stage);
@@ -10,7 +11,11 @@ static inline int chunk_of(const struct engine *engine, const struct instr *inst
 
 /* Slots are counted through all chunks. */
 static inline int slot_index(const struct engine *engine, const struct instr *instr) {
-    return sizes_slot(engine->plan->sizes, chunk_of(engine, instr), instr->slot);
+    int chunk = chunk_of(engine, instr), slot = instr->slot;
+    if (engine->plan->program->ahead > 0 && list_is_step(engine->list_name))
+        slot = ahead_slot(engine->plan->program, &engine->plan->sizes[chunk], instr,
+                          engine->list_step);
+    return sizes_slot(engine->plan->sizes, chunk, slot);
 }
 
 static inline struct slot *slot_of(const struct engine *engine, const struct instr *instr) {

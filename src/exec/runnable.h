@@ -2,9 +2,7 @@
 #ifndef EXEC_RUNNABLE_H
 #define EXEC_RUNNABLE_H
 
-#include "exec/engine.h"
-
-struct step;
+#include "exec/overlap.h"
 
 /* Where the bytes of an input come from. */
 enum input_source { INPUT_FIELD, INPUT_KEY, INPUT_SEED };
@@ -31,7 +29,8 @@ struct slot {
     struct step *step;         /* of the micro-batch it holds */
     struct runnable *runnable; /* that this runs on; NULL: it has no samples */
     int micro;
-    struct event *used; /* by computation, last */
+    struct event *used;    /* by computation, last */
+    struct step_note note; /* of the message that is sent */
 };
 
 #endif

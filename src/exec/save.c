@@ -107,7 +107,8 @@ static struct writers writers_of(const struct saving *saving, int part, int memb
         if (m == member) writers.number = writers.count;
         writers.count++;
     }
-    if (writers.count == 0) writers = (struct writers){1, member == 0 ? 0 : -1};
+    if (writers.count == 0 && part != PART_VERSIONS)
+        writers = (struct writers){1, member == 0 ? 0 : -1};
     return writers;
 }
 
@@ -186,7 +187,7 @@ static enum status list_part(const struct saving *saving, int part, struct manif
             (struct manifest_file){file_name(part, writers), saving->all[m].mark[part]};
     }
     int written = *count - first;
-    if (written == 1) return STATUS_OK;
+    if (written <= 1) return STATUS_OK;
     struct manifest_file *index = &files[(*count)++];
     index->name = mem_format("%s.safetensors.index.json", tensors_part_names[part]);
     return write_index(saving, files + first, written, index);

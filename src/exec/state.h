@@ -5,10 +5,10 @@
 #include "base/clock.h"
 #include "exec/engine.h"
 #include "exec/law.h"
+#include "exec/overlap.h"
 #include "exec/pass.h"
 #include "exec/posted.h"
 #include "exec/runnable.h"
-#include "exec/step.h"
 
 /* Where BCAST or STATS_ALL (statistics) is: the array, its bytes done and under way, whether these
  * have come and the staging is being released; the most that was ever under way. */
@@ -42,8 +42,7 @@ struct engine {
     struct store *store;
     struct runnable runnable[PLAN_MAX_MICRO];
     struct slot *slot;
-    char *arena; /* the slots' arenas one behind the other, then the one they share */
-    char *scratch;
+    char *arena, *scratch; /* the slots' arenas one behind the other, then the one they share */
     struct loader *train, *eval;
 
     /* The device. */
@@ -58,15 +57,16 @@ struct engine {
     char *exchanged; /* pinned: the host's end of an exchange of statistics */
     char **sent;     /* pinned: per channel, messages on their way, one a slot */
 
-    struct step ring[STEP_MOST], *step; /* `step`: under way, or the next one */
-    int ring_count, unfinished;         /* how many there are; steps before `step` not finished */
-    int64_t finished_ns;                /* when the last one was */
+    struct step *ring, *step;   /* `step`: under way, or the next one */
+    int ring_count, unfinished; /* how many there are; steps before `step` not finished */
+    int64_t finished_ns;        /* when the last one was */
+    struct overlap_run overlap;
 
     /* The list being run. */
     const struct instr_list *list;
     enum list_name list_name;
     const struct engine_observer *watcher; /* of training; for other lists nobody */
-    int64_t list_step;                     /* the step that was next when it began */
+    int64_t list_step;                     /* the step that was next, or is filled for */
     int at;                                /* its next instruction */
     int64_t begin_ns;                      /* when that one began to run; 0: not yet */
     int64_t now_ns;                        /* when the one before it ended, or what it awaited */

@@ -1,8 +1,8 @@
 /* What belongs to one step; private to src/exec.
  *
  * They are in a ring, since the norm of a step may still be under way while the next one runs.
- * Schedules that have more steps under way need a longer ring: slots and operations under way point
- * to the step they belong to. */
+ * Schedules whose steps overlap have a longer ring: slots and operations under way point to the
+ * step they belong to. */
 #ifndef EXEC_STEP_H
 #define EXEC_STEP_H
 
@@ -59,7 +59,7 @@ struct step_read {
 
 /* The next step, the one under way or just done, and the one before, whose norm comes last. On a
  * device that is apart one rank enqueues more before it looks at the oldest. */
-enum { STEP_RING = 3, STEP_MOST = STEP_RING + PLAN_STEPS_AHEAD };
+enum { STEP_RING = 3 };
 
 struct step {
     int64_t number; /* counted from 0 */
@@ -88,6 +88,8 @@ struct step {
     bool updated;                      /* its STEP has run */
     bool update_is_finite;             /* all parameters were finite after that */
     struct step_share share, *shares;  /* this rank's; of those that REPORT meets */
+    struct step_share relayed;         /* where steps overlap: what later stages told */
+    int64_t version;                   /* the oldest that its passes have read */
     const struct comm_group *reported; /* those; NULL: this rank alone, or nobody has reported */
     struct step_request asked, agreed; /* by this rank; by any rank */
     double *rank_loss, *rank_ms;       /* per rank, for whoever watches */
@@ -112,5 +114,7 @@ static inline int step_reporter(const struct step *step, int m, int own) {
 
 /* Local. Begins to count and to time it; also for an evaluation, which is counted likewise. */
 void step_begin(struct step *step);
+/* Local. Makes it the step of this number, of which nothing has run. */
+void step_renew(struct step *step, int64_t number);
 
 #endif

@@ -24,6 +24,7 @@ struct store {
     void **shared;         /* per array: where others reach it, if not there; NULL: nowhere else */
     struct optim_span *spans;
     int *span_first;         /* per owned slice: its spans; one more at the end */
+    int64_t updates;         /* so far: the number of the newest version of the parameters */
     struct store_told *told; /* device memory: what it tells of an array */
 };
 

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "exec/versions.h"
 
 /* A tensor of the file: which one in which array of the store. */
 struct tensor_place {
@@ -24,7 +25,7 @@ struct listing {
     size_t count;
 };
 
-const char *const tensors_part_names[PART_COUNT] = {"model", "optimizer"};
+const char *const tensors_part_names[PART_COUNT] = {"model", "optimizer", "versions"};
 
 int exec_tensor_part(const char *name) {
     static const char ending[] = ".safetensors";
@@ -62,7 +63,9 @@ static void list_array(struct listing *list, enum array_kind kind, int index, co
 
 static struct listing list_new(const struct state_layout *layout, struct store *store,
                                enum tensor_part part, const struct tensor_share *share) {
-    size_t most = (size_t)(layout->param_count * OPTIM_MAX_STATES + layout->buffer_count + 1);
+    int kept = layout->first[ARRAY_VERSION + 1] - layout->first[ARRAY_VERSION];
+    size_t most =
+        (size_t)(layout->param_count * (OPTIM_MAX_STATES + kept) + layout->buffer_count + 1);
     struct listing list = {.layout = layout,
                            .share = share,
                            .store = store,
@@ -73,6 +76,12 @@ static struct listing list_new(const struct state_layout *layout, struct store *
             list_array(&list, ARRAY_STATE, s, layout->optimizer->state_names[s]);
         return list;
     }
+    for (int i = 1; i <= kept && part == PART_VERSIONS; i++) {
+        char suffix[32];
+        snprintf(suffix, sizeof suffix, "before.%d", i);
+        list_array(&list, ARRAY_VERSION, store ? versions_place(store, i) : i - 1, suffix);
+    }
+    if (part == PART_VERSIONS) return list;
     list_array(&list, ARRAY_PARAM, 0, NULL);
     list_array(&list, ARRAY_BUFFER, 0, NULL);
     return list;
@@ -252,10 +261,11 @@ static enum status read_file(struct listing *list, const char *path, bool *found
 
 enum status tensors_read(struct store *store, enum tensor_part part, const char *folder,
                          char *const *paths, int count) {
+    if (part == PART_VERSIONS) TRY(versions_fill(store));
     SCOPED(list_free) struct listing list = list_new(store->layout, store, part, NULL);
     SCOPED_FREE bool *found = MEM_ARRAY(bool, list.count + 1);
     for (int f = 0; f < count; f++) TRY(read_file(&list, paths[f], found));
-    for (size_t i = 0; i < list.count; i++)
+    for (size_t i = 0; i < list.count && part != PART_VERSIONS; i++)
         if (!found[i]) TRY(missing(&list, i, folder, part));
     return STATUS_OK;
 }
@@ -304,6 +314,7 @@ static enum status check_file(const struct listing *list, const char *path, cons
 
 enum status tensors_check(const struct state_layout *layout, enum tensor_part part,
                           const char *folder, char *const *paths, int count) {
+    if (part == PART_VERSIONS) return STATUS_OK; /* as many as another layout kept */
     if (count == 0)
         return fail(STATUS_DATA, "%s/manifest.json: names no file %s*.safetensors", folder,
                     tensors_part_names[part]);

@@ -5,9 +5,12 @@
 #include "exec/store.h"
 #include "tensor/safetensors.h"
 
-/* Which part of the store a file holds. */
-enum tensor_part { PART_MODEL, PART_OPTIMIZER, PART_COUNT };
-/* "model", "optimizer": files are called PART.safetensors, or PART-N-of-M.safetensors. */
+/* Which part of the store a file holds. Older versions of the parameters, NAME.before.1 being the
+ * one before the last update, are there where strategies keep them, as many of each as its stage
+ * kept; what a stage misses of them at a load is the newest. */
+enum tensor_part { PART_MODEL, PART_OPTIMIZER, PART_VERSIONS, PART_COUNT };
+/* "model", "optimizer", "versions": files are called PART.safetensors, or PART-N-of-M.safetensors.
+ */
 extern const char *const tensors_part_names[PART_COUNT];
 /* Local. The part whose tensors a file of this name has, -1: none. */
 int exec_tensor_part(const char *name);

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "exec/overlap.h"
 #include "exec/stop.h"
 
 struct run {
@@ -153,12 +154,26 @@ static bool pauses(const struct run *run) {
            engine_plan(*run->engine)->config.lr.policy == LR_RANGE;
 }
 
+static int64_t earlier(int64_t pause, int64_t step, int64_t every) {
+    int64_t due = every > 0 ? (step / every + 1) * every : pause;
+    return due < pause ? due : pause;
+}
+
+/* The first step behind which something happens that is known beforehand. */
+static int64_t next_pause(const struct run *run) {
+    const struct train_config *config = run->config;
+    int64_t step = run->done->step, pause = earlier(run->total, step, config->eval_every);
+    bool at_once = config->next_plan || engine_plan(*run->engine)->config.lr.policy == LR_RANGE;
+    return at_once ? step + 1 : earlier(pause, step, config->save_every);
+}
+
 /* Enqueues one; as many as may be are under way until something must be known of them. */
 static enum status one_step(struct run *run) {
     struct step_request request = request_now(run);
     bool over = false;
     run->agreed = (struct step_request){0};
     engine_ask(*run->engine, &request);
+    engine_pause(*run->engine, next_pause(run));
     enum status status = engine_enqueue(*run->engine);
     if (status != STATUS_OK) tell_norm(run, run->done->step); /* of the step before */
     TRY(status);

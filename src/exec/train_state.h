@@ -63,10 +63,18 @@ struct train_laws {
     int64_t passes, late; /* that `base` has a time for; that computed longer than that */
 };
 
+/* Updates, by how many others came to the same parameters between their forward and themselves; the
+ * last one counts all that are more. */
+enum { STALE_MOST = 63 };
+struct train_stale {
+    int64_t updates[STALE_MOST + 1];
+};
+
 struct train_state {
     struct checkpoint_state done;
     struct train_position next;
     struct train_laws laws;
+    struct train_stale stale;        /* of this start */
     double lr;                       /* asked for; NaN: the policy's */
     struct engine_observer observer; /* of instructions */
     struct tensor_values *values;    /* on their way from one plan to the next; else NULL */

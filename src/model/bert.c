@@ -7,7 +7,7 @@
 #include "model/pretrained.h"
 
 enum { BERT_POSITIONS = 512, BERT_SEGMENTS = 2 };
-static const float bert_epsilon = 1e-12f, bert_dropout = 0.1f;
+static const float bert_epsilon = 1e-12f, bert_deviation = 0.02f, bert_dropout = 0.1f;
 static const char bert_words[] = "bert.embeddings.word_embeddings";
 
 static int linear(struct graph *graph, const char *name, int x, int64_t out) {
@@ -78,7 +78,10 @@ static int masked_words(struct graph *graph, const struct model_config *config, 
     x = linear(graph, "cls.predictions.transform.dense", x, width);
     x = graph_gelu(graph, "cls.predictions.transform.gelu", x, false);
     x = norm(graph, "cls.predictions.transform.LayerNorm", x);
-    int words = graph_param_find(graph, NAME("%s.weight", bert_words));
+    int words = config->untie ? graph_param(graph, "cls.predictions.decoder.weight",
+                                            SHAPE(config->vocabulary, width), PARAM_WEIGHT,
+                                            INIT_NORMAL, bert_deviation)
+                              : graph_param_find(graph, NAME("%s.weight", bert_words));
     return graph_linear(graph, "cls.predictions.decoder", x, words, bias);
 }
 

@@ -74,7 +74,10 @@ void gpt2_build(struct graph *graph, const struct model_config *config, const st
     }
     graph_next_block(graph);
     x = layer_layer_norm(graph, "transformer.ln_f", x, gpt2_epsilon);
-    int words = graph_param_find(graph, NAME("%s.weight", gpt2_words));
+    int words = config->untie
+                    ? graph_param(graph, "lm_head.weight", SHAPE(config->vocabulary, model->width),
+                                  PARAM_WEIGHT, INIT_NORMAL, gpt2_deviation)
+                    : graph_param_find(graph, NAME("%s.weight", gpt2_words));
     x = graph_linear(graph, "lm_head", x, words, NO_VALUE);
     int next = graph_input(graph, "next_ids", DTYPE_I32, SHAPE(config->batch, config->sequence));
     graph_cross_entropy(graph, "next_words", x, next, config->smoothing, true);

@@ -96,7 +96,7 @@ const struct model *model_all(int *count) {
 
 const char *model_acts(const struct model *model) {
     if (model->input == MODEL_OWN) return "image-size classes augment seq conv sync-bn";
-    if (!(model->input & MODEL_IMAGES)) return "seq layer-norm-eps";
+    if (!(model->input & MODEL_IMAGES)) return "seq layer-norm-eps untie";
     if (model->heads > 0) return "image-size classes augment patch layer-norm-eps";
     bool residual = model->width > 0; /* 3x3 convolutions and batch norms */
     return residual ? "image-size classes augment conv sync-bn" : "image-size classes augment";

@@ -299,6 +299,7 @@ static void add_fixed(const struct trial *trial, const struct auto_input *input,
                       struct choice *choice) {
     for (int i = 0; i < pipeline_count(); i++) {
         const struct pipeline_schedule *schedule = pipeline_at(i);
+        if (schedule->older) continue; /* another training */
         struct auto_choice found;
         bool meant = trial->shape.chunks > 1 || schedule->chunks == 1;
         if (meant && auto_measure(input, schedule, &found)) add_row(choice, row_of(trial, &found));

@@ -42,7 +42,9 @@ struct run_config {
     int64_t batch;                   /* samples a step, a multiple of R * M */
     enum sum_order sum;
     bool drop_last;
-    bool sync_bn; /* batch norm takes the statistics of all replicas; only with several */
+    bool overlaps;      /* steps are not flushed: see program/ahead.h */
+    bool vertical_sync; /* ... and all stages of a mini-batch read versions of one update */
+    bool sync_bn;       /* batch norm takes the statistics of all replicas; only with several */
 
     const struct optim_rule *optimizer;
     struct optim_config optim;

@@ -70,6 +70,11 @@ static enum status check_program(const struct plan *plan, const char *name) {
                     config->sync_bn ? "do not share" : "share",
                     config->sync_bn ? "with --sync-bn" : "without --sync-bn");
     TRY(check_recompute(program, config, name));
+    if ((program->ahead > 0) != config->overlaps)
+        return fail(STATUS_USAGE, "%s: the program's steps %s, this run is with schedule %s\n  %s",
+                    name, config->overlaps ? "do not overlap" : "overlap", config->schedule,
+                    config->overlaps ? "--strategy 1f1b"
+                                     : "--strategy pipedream, or pipedream-2bw");
     if (!program_clips(program) && plan_clips(config))
         return fail(STATUS_USAGE,
                     "%s: the program's STEP does not clip, this run has %s %g\n  STEP with the "

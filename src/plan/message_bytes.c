@@ -9,7 +9,7 @@ size_t plan_message_bytes(const struct plan *plan, int cut, enum phase phase) {
         if (!plan_runs(plan, &plan->micro[i])) continue;
         if (bytes > most) most = bytes;
     }
-    return most;
+    return plan->program->ahead > 0 ? most + PLAN_NOTE_BYTES : most;
 }
 
 size_t plan_channel_bytes_at(const struct plan *plan, int position) {

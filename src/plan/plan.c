@@ -120,6 +120,7 @@ static enum status plan_buckets(struct plan *plan) {
     const struct run_config *config = &plan->config;
     const struct ranges *ranges = &plan->micro[0].ranges;
     TRY(ties_of(ranges, &config->grid, own_order(config), &plan->ties));
+    if (config->overlaps) TRY(ties_refuse(&plan->ties, ranges->graph, config->schedule));
     plan->rules = stages_rules(config);
     plan->buckets = holdings_count_buckets(ranges, &config->grid, &plan->ties, &plan->rules);
     return STATUS_OK;
@@ -212,6 +213,7 @@ static void plan_loaders(struct plan *plan) {
                                .workers = config->workers};
     if (plan->device->backend->apart && config->ranks == 1)
         plan->train_loader.depth = LOADER_DEPTH + PLAN_STEPS_AHEAD;
+    if (config->overlaps) plan->train_loader.depth = LOADER_DEPTH + config->grid.stages;
     int64_t test = config->dataset->count[config->eval_split];
     struct eval_share eval = eval_share(config);
     plan->eval_batch = config->eval_batch;
@@ -240,6 +242,7 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
         .samples = samples,
         .clips = plan->program ? program_clips(plan->program) : plan_clips(config),
         .shares = config->sync_bn,
+        .vertical_sync = config->vertical_sync,
         .ties = plan->ties.item,
         .tie_count = plan->ties.count,
         .buckets = plan->buckets.count,
@@ -397,6 +400,7 @@ static void plan_estimate(struct plan *plan) {
     struct memory_estimate *estimate = &plan->memory;
     estimate->apart = plan->device->backend->apart;
     estimate->params = state_kind_bytes(plan->store, ARRAY_PARAM);
+    estimate->versions = state_kind_bytes(plan->store, ARRAY_VERSION);
     estimate->gradients = state_kind_bytes(plan->store, ARRAY_GRAD);
     estimate->in_flight = state_kind_bytes(plan->store, ARRAY_GRAD_WINDOW);
     estimate->gathered = state_kind_bytes(plan->store, ARRAY_PARAM_WINDOW);

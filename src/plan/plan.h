@@ -62,6 +62,9 @@ enum { PLAN_MAX_MICRO = 6 };
 /* Steps that one rank enqueues beside the oldest under way, on a device that is apart. */
 enum { PLAN_STEPS_AHEAD = 2 };
 
+/* What goes with a message where steps overlap: losses and requests of the step. */
+enum { PLAN_NOTE_BYTES = 512 };
+
 /* What a plan does not make itself. All borrowed, and used by plan_new alone, but for the name. */
 struct plan_given {
     const char *name;            /* of the program in messages */

@@ -102,6 +102,7 @@ static enum status resolve_shape(struct resolve *resolve) {
         .layer_norm_epsilon =
             option_is_set(options, OPTION_layer_norm_eps) ? (float)options->layer_norm_eps : 0,
         .dropout = option_is_set(options, OPTION_dropout) ? (float)options->dropout : -1,
+        .untie = options->untie,
         .smoothing = (float)options->label_smoothing,
         .data = data};
     int image = dataset_field(data, "image"), ids = dataset_field(data, "input_ids");
@@ -536,6 +537,7 @@ enum status resolve_run(struct options *options, const struct model *model,
     TRY(strategy_check(options, config.ranks));
     TRY(resolve_strategy(&resolve));
     TRY(resolve_batch(&resolve));
+    TRY(resolve_overlap(options, &config));
     TRY(resolve_machine(&resolve));
     TRY(resolve_epoch(&resolve));
     resolve_length(&resolve);

@@ -33,7 +33,8 @@ static void describe_arrays(const struct run_config *config, struct state_config
 }
 
 static struct state_layout *layout_of(const struct plan *plan, const struct holdings *holdings,
-                                      const struct slices *slices, int grads) {
+                                      const struct slices *slices,
+                                      const struct rank_program *program) {
     const struct run_config *config = &plan->config;
     struct state_config store = {
         .graph = plan->micro[0].graph,
@@ -44,8 +45,9 @@ static struct state_layout *layout_of(const struct plan *plan, const struct hold
         .holds_buffer = holdings->buffers,
         .optimizer = config->optimizer,
         .forward = config->forward,
-        .grads = config->sliced & SLICED_GRADIENTS ? 1 : grads,
-        .grad_windows = grads - GRAD_WINDOWS,
+        .versions = program->chunk[0].older,
+        .grads = config->sliced & SLICED_GRADIENTS ? 1 : program->grads,
+        .grad_windows = program->grads - GRAD_WINDOWS,
         .decay = {[PARAM_WEIGHT] = true,
                   [PARAM_BIAS] = config->decay_bias,
                   [PARAM_NORM] = config->decay_norm},
@@ -69,7 +71,7 @@ struct state_layout *stages_layout(const struct plan *plan, const struct holding
     }
     if (config->sliced)
         slices_plan(lists, program, config->replicas, replica, holdings->param_count, &slices);
-    struct state_layout *layout = layout_of(plan, holdings, &slices, program->grads);
+    struct state_layout *layout = layout_of(plan, holdings, &slices, program);
     for (int c = 0; c < chunks; c++) free(lists[c].items);
     return layout;
 }

@@ -142,6 +142,7 @@ static void take_windows(struct state_layout *layout, const struct state_config 
 
 static int kind_count(const struct state_config *config, enum array_kind kind) {
     switch (kind) {
+    case ARRAY_VERSION: return config->versions;
     case ARRAY_GRAD: return config->grads;
     case ARRAY_STATE: return config->forward ? 0 : config->optimizer->state_count;
     case ARRAY_GRAD_WINDOW: return config->windows[ARRAY_GRAD].shift ? config->grad_windows : 0;

@@ -21,9 +21,10 @@ static inline int64_t state_bytes(int64_t elements) {
 
 enum array_kind {
     ARRAY_PARAM,
-    ARRAY_GRAD,   /* one for each gradient buffer of the program */
-    ARRAY_STATE,  /* one for each of the optimizer's */
-    ARRAY_BUFFER, /* running statistics, of several types: an array of bytes */
+    ARRAY_VERSION, /* one for each older version of the parameters that is kept */
+    ARRAY_GRAD,    /* one for each gradient buffer of the program */
+    ARRAY_STATE,   /* one for each of the optimizer's */
+    ARRAY_BUFFER,  /* running statistics, of several types: an array of bytes */
     /* Where gradients or parameters are sliced: some buckets of them, whole for a while */
     ARRAY_GRAD_WINDOW,
     ARRAY_PARAM_WINDOW,
@@ -111,6 +112,7 @@ struct state_config {
     const bool *uses;          /* per use of the graph: it is this rank's; NULL: all of them */
     const bool *holds_buffer;  /* per buffer of the graph; NULL: all of them */
     bool forward;              /* nothing is learnt: there is no optimizer state */
+    int versions;              /* of the parameters, beside the newest */
     int grads;                 /* gradient buffers; a driver of stages has none, and learns */
     int grad_windows;          /* buffers of windows, where there are any */
     bool decay[3];             /* per class of parameters: weight decay reaches it */

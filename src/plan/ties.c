@@ -126,3 +126,15 @@ enum status ties_check(const struct ties *ties, const struct program *program, c
     }
     return STATUS_OK;
 }
+
+enum status ties_refuse(const struct ties *ties, const struct graph *graph, const char *schedule) {
+    for (int p = 0; p < graph->param_count; p++)
+        if (ties_share(ties, p))
+            return fail(STATUS_USAGE,
+                        "parameter %s is used in stages %d and %d: schedule %s is never flushed, "
+                        "and they are at different updates\n"
+                        "  --untie gives the head of a language model weights of its own; or "
+                        "--strategy 1f1b",
+                        graph->params[p].name, ties->first[p], ties->second[p], schedule);
+    return STATUS_OK;
+}

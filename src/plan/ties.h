@@ -24,6 +24,10 @@ enum status ties_of(const struct ranges *ranges, const struct grid *grid, enum s
                     struct ties *out);
 void ties_free(struct ties *ties);
 
+/* Local. STATUS_USAGE where stages share parameters: of a schedule whose steps overlap they would
+ * be at different updates. */
+enum status ties_refuse(const struct ties *ties, const struct graph *graph, const char *schedule);
+
 /* Local. Is the parameter one that the stage shares with another; is it held by another rank that
  * has its first use? */
 bool ties_share(const struct ties *ties, int param);

@@ -107,6 +107,7 @@ static void consider(const struct auto_input *input, const char *from,
 static void consider_fixed(const struct auto_input *input, struct best *best) {
     for (int i = 0; i < pipeline_count(); i++) {
         const struct pipeline_schedule *schedule = pipeline_at(i);
+        if (schedule->older) continue; /* another training */
         if (!pipeline_takes(schedule, input->shape) || schedule->one_backward_at_a_time) continue;
         consider(input, schedule->name, pipeline_orders_build(schedule, input->shape), best);
     }

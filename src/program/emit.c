@@ -15,6 +15,7 @@
 #include "program/emit.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -28,7 +29,16 @@ static bool is_flat(const struct schedule_config *config) {
     return config->grid.stages * config->grid.chunks == 1 && config->grid.drivers == 0;
 }
 
+/* Where steps overlap, stages do not wait for one another at the end of one, and a loss is that of
+ * the rank's own mini-batch. */
 static int16_t count_group(const struct schedule_config *config) {
+    if (config->overlaps) return INSTR_ALL;
+    return is_flat(config) ? EVERYONE : REPLICAS;
+}
+
+static int16_t report_group(const struct schedule_config *config) {
+    if (!config->overlaps) return EVERYONE;
+    if (config->grid.replicas == 1) return INSTR_ALL;
     return is_flat(config) ? EVERYONE : REPLICAS;
 }
 
@@ -60,6 +70,7 @@ static bool norm_is_apart(const struct schedule_config *config) {
 }
 
 static int16_t norm_group(const struct schedule_config *config) {
+    if (config->overlaps) return INSTR_ALL;
     if (config->grid.drivers == 0 && config->grid.stages == 1) return INSTR_ALL;
     return (int16_t)(norm_is_apart(config) ? tied_group(config) + has_tied(config) : PIPELINE);
 }
@@ -74,6 +85,8 @@ void emit_declare(const struct schedule_config *config, struct program *program)
         CHECK(!wanted, "tie %d: expected %s", t, wanted);
     }
     if (has_tied(config)) program_declare_group(program, GROUP_TIED);
+    if (config->overlaps)
+        program->ahead = (config->grid.stages - 2 + config->micro_batches) / config->micro_batches;
     if (norm_is_apart(config))
         program_declare_group(program, config->grid.drivers > 0 ? GROUP_WORLD : GROUP_PIPELINE);
 }
@@ -101,6 +114,7 @@ struct emitter {
     struct grid_cell cell;
     int first;    /* micro-batch of the step that is the rank's first */
     int micros;   /* of the rank */
+    int ahead;    /* micro-batches that its forwards are ahead */
     int leaves;   /* of a stage */
     bool at_once; /* each backward of the rank follows its forward: nothing is kept in between */
     struct stage stage[GRID_MAX_CHUNKS];
@@ -157,9 +171,17 @@ static int segments_of(const struct emitter *emitter, int stage, int micro) {
     return blocks && emitter->config->buckets ? emitter->config->buckets[stage] : 1;
 }
 
+/* Where steps overlap slots are taken in turn: micro-batch m of a body is m - M in the next. */
+static int take_in_turn(struct emitter *emitter, int stage, int micro) {
+    int *slots = &emitter->out->chunk[grid_chunk(&emitter->config->grid, stage)].slots;
+    *slots = emitter->ahead + 1;
+    return micro % *slots;
+}
+
 /* A slot that keeps all activations takes more memory than one that keeps what came in: where there
  * are both, the one that keeps all is slot 0, in every program of a run. */
 static int take_slot(struct emitter *emitter, int stage, int micro) {
+    if (emitter->config->overlaps) return take_in_turn(emitter, stage, micro);
     struct stage *of = stage_of(emitter, stage);
     bool reserved = recompute_keeps_last(emitter->config->recompute);
     int chunk = grid_chunk(&emitter->config->grid, stage),
@@ -188,6 +210,8 @@ static struct instr *add_pass(struct emitter *emitter, enum instr_op op, int sta
     struct instr *instr = add(emitter, op, stage);
     instr->micro = micro;
     instr->slot = (int16_t)stage_of(emitter, stage)->slot_of[micro];
+    int older = emitter->config->older ? emitter->config->older[emitter->cell.position] : 0;
+    if (older && strchr(instr_row(instr)->operands, 'v')) instr->version = (int16_t)older;
     if (emitter->config->shares && instr_row(instr)->meets == MEETS_SHARERS)
         instr->group = sharers_group(emitter->config);
     return instr;
@@ -208,7 +232,8 @@ static void forward(struct emitter *emitter, int stage, int micro) {
     if (stage_of(emitter, stage)->slot_of[micro] < 0) load(emitter, stage, micro);
     add_message(emitter, INSTR_RECV_F, stage, micro, stage - 1);
     struct instr *pass = add_pass(emitter, INSTR_F, stage, micro);
-    if (micro >= emitter->config->micro_batches) pass->flags = INSTR_PURE;
+    if (micro >= emitter->config->micro_batches && !emitter->config->overlaps)
+        pass->flags = INSTR_PURE;
     if (is_light(emitter, micro))
         pass->flags |= recompute_by_block(emitter->config->recompute) ? INSTR_BLOCK : INSTR_LIGHT;
     add_message(emitter, INSTR_SEND_F, stage, micro, stage + 1);
@@ -349,8 +374,8 @@ static void begin_stage(struct emitter *emitter, int chunk) {
     struct stage *stage = &emitter->stage[chunk];
     int micros = emitter->micros;
     *stage =
-        (struct stage){.slot_of = MEM_ARRAY(int, micros),
-                       .busy = MEM_ARRAY(bool, micros + 2),
+        (struct stage){.slot_of = MEM_ARRAY(int, micros + emitter->ahead),
+                       .busy = MEM_ARRAY(bool, micros + emitter->ahead + 2),
                        .leaf = MEM_ARRAY(struct leaf, emitter->leaves),
                        .sum = -1,
                        .tree = {.out = emitter->out, .busy = MEM_ARRAY(bool, emitter->leaves + 1)}};
@@ -359,9 +384,10 @@ static void begin_stage(struct emitter *emitter, int chunk) {
     if (blocks || program_tie_of(emitter->program, stage->tree.stage))
         emitter->out->chunk[chunk].buckets = config->buckets[stage->tree.stage];
     for (int l = 0; l < emitter->leaves; l++) stage->leaf[l].grad = -1;
+    for (int m = 0; m < micros + emitter->ahead; m++)
+        stage->slot_of[m] = m < emitter->ahead ? take_in_turn(emitter, stage->tree.stage, m) : -1;
     for (int m = 0; m < micros; m++) {
         bool has = has_samples(emitter, m);
-        stage->slot_of[m] = -1;
         stage->left += has;
         leaf_of(emitter, stage->tree.stage, m)->left += has;
     }
@@ -438,7 +464,7 @@ static unsigned update_call(const struct schedule_config *config) {
 
 static void end_step(struct emitter *emitter) {
     int grad = emitter->stage[0].sum;
-    program_add(emitter->out, LIST_BODY, INSTR_REPORT)->group = EVERYONE;
+    program_add(emitter->out, LIST_BODY, INSTR_REPORT)->group = report_group(emitter->config);
     struct instr *norm = program_add(emitter->out, LIST_BODY, INSTR_NORM);
     norm->grad = (int16_t)grad;
     norm->group = norm_group(emitter->config);
@@ -474,6 +500,9 @@ void emit_rank(const struct schedule_config *config, const struct program *progr
                               .micros = program_micros(program, rank)};
     bool loss = grid_position(&config->grid, last_stage(&emitter)) == emitter.cell.position;
     bool meets = meets_in_body(config);
+    if (config->overlaps) emitter.ahead = config->grid.stages - 1 - emitter.cell.position;
+    for (int c = 0; config->older && c < config->grid.chunks; c++)
+        out->chunk[c].older = config->older[emitter.cell.position];
     emitter.leaves = config->sum == SUM_REPLICA ? emitter.cell.replica_count : emitter.micros;
     emitter.at_once = is_at_once(order) || emitter.cell.replica_count > 1;
     for (int c = 0; c < config->grid.chunks; c++) begin_stage(&emitter, c);

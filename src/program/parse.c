@@ -59,6 +59,7 @@ enum header_key {
     KEY_REPLICAS_EACH,
     KEY_DRIVERS,
     KEY_SERVERS,
+    KEY_AHEAD,
     KEY_CREDITS,
     KEY_COUNT
 };
@@ -78,6 +79,7 @@ static const struct {
     [KEY_REPLICAS_EACH] = {"replicas-each", 1, PROGRAM_MAX_MICROS, 1},
     [KEY_DRIVERS] = {"drivers", 0, PROGRAM_MAX_RANKS, 0},
     [KEY_SERVERS] = {"servers", 0, PROGRAM_MAX_RANKS, 0},
+    [KEY_AHEAD] = {"ahead", 0, PROGRAM_MAX_SMALL, 0},
     [KEY_CREDITS] = {"credits", 1, PROGRAM_MAX_SMALL, PROGRAM_CREDITS},
 };
 
@@ -159,6 +161,7 @@ static enum status parse_header(struct parser *parser) {
     if ((int64_t)grid.stages * grid.chunks > PROGRAM_MAX_SMALL)
         return bad_number(parser, "fewer stages and chunks", grid.stages);
     parser->program = program_new(&grid, value[KEY_MICRO_BATCHES], (enum sum_order)word[WORD_SUM]);
+    parser->program->ahead = value[KEY_AHEAD];
     parser->program->credits = value[KEY_CREDITS];
     parser->program->sliced = (unsigned)word[WORD_SLICED];
     parser->program->lasting = (unsigned)word[WORD_LASTING];
@@ -242,8 +245,14 @@ static enum status check_places(struct parser *parser, const char *name, size_t 
     return STATUS_OK;
 }
 
+static bool has_word(const struct parser *parser, const char *word) {
+    int at = parser->words - 1;
+    while (at >= 0 && strcmp(parser->word[at], word) != 0) at--;
+    return at >= 0;
+}
+
 /* "rank" N "slots" A,A.. "grads" G "buckets" B,B.., with sliced gradients "windows" W,W.., with
- * sliced parameters "gathered" W,W.. */
+ * sliced parameters "gathered" W,W..; "kept" and "older" where they are not 0. */
 static enum status parse_sizes(struct parser *parser) {
     struct rank_program *rank = being_read(parser);
     struct chunk_sizes *first = &rank->chunk[0];
@@ -259,9 +268,8 @@ static enum status parse_sizes(struct parser *parser) {
                  {"windows", &first->windows, sliced & SLICED_GRADIENTS, 1, PROGRAM_MAX_SMALL},
                  {"gathered", &first->gathered, sliced & SLICED_PARAMS, 1, PROGRAM_MAX_SMALL},
                  {"kept", &first->kept,
-                  sliced & (SLICED_GRADIENTS | SLICED_PARAMS) &&
-                      strcmp(word_at(parser, parser->words - 2), "kept") == 0,
-                  0, 1}};
+                  sliced & (SLICED_GRADIENTS | SLICED_PARAMS) && has_word(parser, "kept"), 0, 1},
+                 {"older", &first->older, has_word(parser, "older"), 0, PROGRAM_MAX_SMALL}};
     int at = 2;
     parser->list = LIST_COUNT;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {

@@ -91,15 +91,21 @@ static int take_next(struct pipeline_writer *writer, enum instr_op op, int chunk
 
 void pipeline_put(struct pipeline_writer *writer, enum instr_op op, int chunk) {
     int micro = take_next(writer, op, chunk);
-    CHECK(micro < writer->shape.micro_batches, "more than the micro-batches there are");
+    int ahead = op == INSTR_F ? writer->ahead : 0;
+    CHECK(micro < writer->shape.micro_batches + ahead, "more than the micro-batches there are");
     CHECK(op == INSTR_F || micro < writer->done[chunk].forwards, "backward before forward");
-    if (micro >= writer->wanted) return;
+    if (micro >= writer->wanted + ahead) return;
     int stage = pipeline_stage(&writer->shape, writer->position, chunk);
     pipeline_order_add(writer->out, (struct pipeline_op){(uint8_t)op, (int16_t)stage, micro});
 }
 
 void pipeline_repeat(struct pipeline_writer *writer, enum instr_op op, int chunk, int times) {
     for (int i = 0; i < times; i++) pipeline_put(writer, op, chunk);
+}
+
+void pipeline_run_ahead(struct pipeline_writer *writer, int forwards) {
+    writer->ahead = forwards;
+    for (int c = 0; c < writer->shape.chunks; c++) writer->done[c].forwards = forwards;
 }
 
 bool pipeline_put_weight(struct pipeline_writer *writer) {
@@ -124,7 +130,8 @@ static void check_complete(const struct pipeline_schedule *schedule,
     int micros = writer->shape.micro_batches;
     for (int c = 0; c < writer->shape.chunks; c++) {
         struct pipeline_done done = writer->done[c];
-        CHECK(done.forwards == micros && done.inputs == micros && done.weights == micros,
+        CHECK(done.forwards == micros + writer->ahead && done.inputs == micros &&
+                  done.weights == micros,
               "%s wrote %d F, %d I and %d W of %d", schedule->name, done.forwards, done.inputs,
               done.weights, micros);
     }

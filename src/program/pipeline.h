@@ -54,12 +54,16 @@ struct pipeline_writer {
     } * waiting; /* every I written; owned by the writer */
     int waiting_count, waiting_first;
     size_t waiting_capacity;
+    int ahead; /* forwards that were run in the bodies before */
 };
 
 /* Local. Writes INSTR_F, INSTR_B, INSTR_I or INSTR_W of a chunk on its next micro-batch; the same
  * `times` over. B takes the place of I and W at once. */
 void pipeline_put(struct pipeline_writer *writer, enum instr_op op, int chunk);
 void pipeline_repeat(struct pipeline_writer *writer, enum instr_op op, int chunk, int times);
+/* Local. Of a schedule whose steps overlap, before anything else: so many forwards of each chunk
+ * were run in the bodies before this one, and as many at its end are of steps behind it. */
+void pipeline_run_ahead(struct pipeline_writer *writer, int forwards);
 /* Local. Writes the W whose I is oldest, of any chunk; false where none waits. */
 bool pipeline_put_weight(struct pipeline_writer *writer);
 /* Local. How often INSTR_F, INSTR_I (B counts) or INSTR_W (B counts) of a chunk was written. */
@@ -78,6 +82,10 @@ struct pipeline_schedule {
     /* Local. The least number of micro-batches, at least the shape's, for which the order holds.
      * NULL: any number. */
     int (*micros)(const struct pipeline_shape *shape);
+    /* Local. Steps overlap, and a position keeps so many versions of its parameters beside the
+     * newest: its passes read the one that was there so many updates before their step. NULL: steps
+     * flush, and passes read the newest. */
+    int (*older)(const struct pipeline_shape *shape, int position);
     /* Local. Writes each computation of the position's chunks on shape.micro_batches. */
     void (*order)(struct pipeline_writer *writer);
 };

@@ -338,6 +338,7 @@ bool program_is_forward(const struct program *program) {
 struct program *program_round(const struct program *program) {
     struct program *round = program_new(&program->grid, program->micro_batches, program->sum);
     for (int g = 0; g < program->group_count; g++) program_declare_group(round, program->group[g]);
+    round->ahead = program->ahead;
     round->credits = program->credits;
     round->sliced = program->sliced;
     round->lasting = program->lasting;
@@ -370,11 +371,11 @@ int program_first_micro(const struct program *program, int rank) {
 
 uint64_t program_hash(const struct program *program) {
     const struct grid *grid = &program->grid;
-    const int numbers[] = {grid->stages,         grid->chunks,         grid->replicas,
-                           grid->replicas_each,  grid->v_shape,        grid->drivers,
-                           grid->servers,        (int)program->sum,    program->micro_batches,
-                           program->group_count, program->credits,     program->tie_count,
-                           (int)program->sliced, (int)program->lasting};
+    const int numbers[] = {grid->stages,         grid->chunks,          grid->replicas,
+                           grid->replicas_each,  grid->v_shape,         grid->drivers,
+                           grid->servers,        (int)program->sum,     program->micro_batches,
+                           program->group_count, program->credits,      program->tie_count,
+                           (int)program->sliced, (int)program->lasting, program->ahead};
     uint64_t hash = hash64(HASH64_START, numbers, sizeof numbers);
     for (int t = 0; t < program->tie_count; t++)
         hash = hash64(hash, &program->tie[t], sizeof program->tie[t]);
@@ -404,6 +405,7 @@ static void print_header(const struct program *program, FILE *out) {
     print_unless(out, "replicas-each", grid->replicas_each, 1);
     print_unless(out, "drivers", grid->drivers, 0);
     print_unless(out, "servers", grid->servers, 0);
+    print_unless(out, "ahead", program->ahead, 0);
     if (grid->stages * grid->chunks > 1 || grid->drivers > 0)
         fprintf(out, " credits %d", program->credits);
     if (program->sliced) fprintf(out, " sliced %s", sliced_name(program->sliced));
@@ -435,6 +437,10 @@ static void print_sizes(const struct rank_program *rank, int number, FILE *out) 
     for (int c = 0; c < rank->chunks; c++) kept += rank->chunk[c].kept;
     for (int c = 0; c < rank->chunks && kept; c++)
         fprintf(out, "%s%d", c ? "," : " kept ", rank->chunk[c].kept);
+    int older = 0;
+    for (int c = 0; c < rank->chunks; c++) older += rank->chunk[c].older;
+    for (int c = 0; c < rank->chunks && older; c++)
+        fprintf(out, "%s%d", c ? "," : " older ", rank->chunk[c].older);
     fprintf(out, "\n");
 }
 

@@ -34,6 +34,9 @@ struct rank_program {
         /* 1: the last bucket has places of its own: parameters that are kept whole for a step.
          * Every segment reads them and makes gradients of them; its own has no nodes. */
         int kept;
+        /* Versions of the parameters that are kept beside the newest, the last ones: passes read
+         * the one that was there so many updates before their step. */
+        int older;
     } chunk[GRID_MAX_CHUNKS];
 };
 
@@ -81,6 +84,7 @@ struct program {
     int group_count;
     struct program_tie tie[PROGRAM_MAX_TIES];
     int tie_count;
+    int ahead;        /* steps that a body's forwards may be ahead (ahead.h); 0: steps flush */
     int credits;      /* messages that a channel holds: how far a sender runs ahead */
     unsigned sliced;  /* SLICED_...; with nothing sliced, 0 */
     unsigned lasting; /* kinds of buffers (resource.h), by bits: a step may leave something
@@ -175,7 +179,7 @@ enum status program_parse(const char *name, const char *text, size_t count, stru
  * rule, the first instruction that breaks it and the one it disagrees with, or the ranks that wait
  * for one another. */
 enum status program_verify(const struct program *program, const int64_t *last_samples);
-/* ... and rule 33, which is asked for where a device waits inside operations. */
+/* ... and rule 35, which is asked for where a device waits inside operations. */
 enum status program_verify_in_order(const struct program *program, const int64_t *last_samples);
 /* ... and what was proven, of how much. */
 struct step_proof {

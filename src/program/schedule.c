@@ -169,6 +169,18 @@ static struct pipeline_shape shape_of(const struct schedule_config *config) {
                                    .micro_batches = config->micro_batches};
 }
 
+/* How far forwards run ahead must be covered by the versions that are kept. */
+static enum status check_ahead(const struct pipeline_schedule *pipeline,
+                               const struct schedule_config *config) {
+    struct pipeline_shape shape = shape_of(config);
+    int micros = config->micro_batches, steps = (shape.positions - 2 + micros) / micros;
+    if (!pipeline->older || pipeline->older(&shape, 0) >= steps) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "schedule %s needs at least as many micro-batches as stages, not %d of %d\n"
+                "  --micro-batches %d, or --strategy pipedream",
+                pipeline->name, micros, shape.positions, shape.positions);
+}
+
 /* A schedule that takes another number of chunks than the grid has is refused. */
 static enum status build_pipeline(const struct pipeline_schedule *pipeline,
                                   const struct schedule_config *config, struct program **out) {
@@ -180,8 +192,14 @@ static enum status build_pipeline(const struct pipeline_schedule *pipeline,
                     text_count(pipeline->chunks, "stage", takes),
                     pipeline->v_shape ? " in a V" : "", shape.chunks,
                     shape.v_shape ? " in a V" : "");
+    TRY(check_ahead(pipeline, config));
     struct pipeline_order *orders = pipeline_orders_build(pipeline, &shape);
+    SCOPED_FREE int *older = pipeline->older ? MEM_ARRAY(int, shape.positions) : NULL;
+    for (int p = 0; older && p < shape.positions; p++)
+        older[p] = pipeline->older(&shape, config->vertical_sync ? 0 : p);
     own.orders = orders;
+    own.overlaps = pipeline->older && shape.positions > 1;
+    own.older = older;
     own.one_backward_at_a_time = pipeline->one_backward_at_a_time;
     own.driven = pipeline->driven && config->grid.drivers > 0;
     enum status status = build(&of_orders, &own, out);

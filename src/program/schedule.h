@@ -20,6 +20,9 @@ struct schedule_config {
     enum recompute_policy recompute; /* of pipelines */
     bool one_backward_at_a_time;     /* of pipelines: all stages meet after each B */
     bool driven;                     /* of pipelines: the driver calls for each pass */
+    bool overlaps;                   /* of pipelines: steps are not flushed (ahead.h) */
+    bool vertical_sync;              /* ... and all stages keep as many versions as the first */
+    const int *older;                /* ... per position, versions beside the newest; NULL: none */
     int behind_output; /* of a forward program: stages after the one that makes the output */
     const struct pipeline_order *orders; /* of pipelines, per position */
     const struct program_tie *ties;      /* of pipelines */

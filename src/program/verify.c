@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/shown.h"
+#include "program/ahead.h"
 #include "program/order.h"
 
 enum status verify_broken(const struct walk *walk, enum rule rule, struct place against,
@@ -106,7 +107,11 @@ static bool has_last_stage(const struct walk *walk) {
 static enum status check_count(struct walk *walk) {
     if (!has_last_stage(walk))
         return verify_broken(walk, RULE_SEEDS, nobody, "this rank has no loss");
-    if (!verify_group_is(walk->program, walk->instr->group, GROUP_REPLICAS))
+    if (walk->program->ahead > 0 && walk->instr->group != INSTR_ALL)
+        return verify_broken(walk, RULE_AHEAD, nobody,
+                             "steps overlap: labels are those of the rank alone");
+    if (walk->program->ahead == 0 &&
+        !verify_group_is(walk->program, walk->instr->group, GROUP_REPLICAS))
         return verify_broken(walk, RULE_SEEDS, nobody,
                              "labels are counted once for each replica: its group is the replicas");
     walk->counted = walk->instr;
@@ -117,7 +122,11 @@ static enum status check_report(struct walk *walk) {
     if (walk->reported)
         return verify_broken(walk, RULE_LOSSES, verify_own(walk, walk->reported),
                              "a second REPORT would add up the losses again");
-    if (!verify_group_is(walk->program, walk->instr->group, GROUP_WORLD))
+    bool ahead = walk->program->ahead > 0;
+    if (ahead && !verify_group_is(walk->program, walk->instr->group, GROUP_REPLICAS))
+        return verify_broken(walk, RULE_AHEAD, nobody,
+                             "steps overlap: losses go to the replicas of the stage");
+    if (!ahead && !verify_group_is(walk->program, walk->instr->group, GROUP_WORLD))
         return verify_broken(walk, RULE_LOSSES, nobody,
                              "all ranks must hear of it: its group is the world");
     walk->reported = walk->instr;
@@ -153,11 +162,17 @@ static enum status visit(struct walk *walk) {
     TRY(verify_call(walk));
     if (walk->waits) return STATUS_OK;
     TRY(verify_served(walk));
+    TRY(verify_version(walk));
     TRY(verify_slot(walk));
     TRY(verify_gradient(walk));
     TRY(verify_params(walk));
     TRY(verify_message(walk));
     return verify_post(walk);
+}
+
+/* Where steps overlap, some are left in slots and channels by all but the last one. */
+static bool is_last_walked(const struct walk *walk) {
+    return walk->program->ahead == 0 || walk->step == verify_ahead_steps(walk->program) - 1;
 }
 
 static enum status check_end(struct walk *walk) {
@@ -166,12 +181,12 @@ static enum status check_end(struct walk *walk) {
                              "replicas that share statistics are missing behind it");
     TRY(verify_await_step(walk));
     if (walk->waits) return STATUS_OK;
-    TRY(verify_slots_free(walk));
+    if (is_last_walked(walk)) TRY(verify_slots_free(walk));
     TRY(verify_calls_end(walk));
     TRY(verify_params_at_end(walk));
     walk->ended = true;
     if (program_is_forward(walk->program)) return STATUS_OK;
-    if (walk->cell.role != GRID_STAGE || walk->stepped) return STATUS_OK;
+    if (walk->cell.role != GRID_STAGE || walk->stepped || walk->step < 0) return STATUS_OK;
     struct walk end = verify_end_of(walk, walk->list);
     return verify_broken(&end, RULE_STEP, nobody, "the %s of rank %d ends without STEP",
                          walk->list == LIST_BODY ? "body" : "last step", walk->rank);
@@ -196,20 +211,31 @@ static void count_present(struct walk *walk) {
 static void begin_step(struct walk *walk, enum list_name list) {
     int slots = sizes_slot(walk->own->chunk, walk->own->chunks, 0),
         buckets = sizes_bucket(walk->own->chunk, walk->own->chunks, 0);
-    memset(walk->slots, 0, (size_t)slots * sizeof *walk->slots);
-    memset(walk->loaded, 0, (size_t)(walk->micros * walk->own->chunks) * sizeof *walk->loaded);
-    memset(walk->tracked, 0, (size_t)(buckets + 1) * sizeof *walk->tracked);
+    if (walk->program->ahead == 0) {
+        memset(walk->slots, 0, (size_t)slots * sizeof *walk->slots);
+        memset(walk->loaded, 0, (size_t)(walk->micros * walk->own->chunks) * sizeof *walk->loaded);
+        memset(walk->tracked, 0, (size_t)(buckets + 1) * sizeof *walk->tracked);
+        walk->live = 0;
+    }
     for (int g = 0; g < walk->own->grads; g++) {
         struct verify_bucket *bucket = walk->grads[g].bucket;
         if (bucket) memset(bucket, 0, (size_t)buckets * sizeof *bucket);
         walk->grads[g] = (struct grad){.bucket = bucket};
     }
     walk->counted = walk->reported = walk->stepped = walk->again = NULL;
-    walk->at = walk->live = walk->peak = 0;
+    walk->at = 0;
+    walk->peak = walk->live;
     walk->ended = false;
     if (walk->list == list) return;
     walk->list = list;
     count_present(walk);
+}
+
+/* Of bodies that fill a pipeline, or drain it. What no step can have is refused where it stands. */
+static bool is_left_out(const struct walk *walk) {
+    return walk->program->ahead > 0 && instr_may_stand(walk->instr, LIST_BODY) &&
+           !ahead_runs(walk->program, walk->instr, walk->step, 0,
+                       verify_ahead_steps(walk->program));
 }
 
 /* Walks a rank on until it ends or waits. */
@@ -218,6 +244,7 @@ static enum status walk_on(struct walk *walk) {
     walk->waits = false;
     for (; walk->at < list->count; walk->at++) {
         walk->instr = &list->items[walk->at];
+        if (is_left_out(walk)) continue;
         TRY(visit(walk));
         if (walk->waits) return STATUS_OK;
     }
@@ -263,7 +290,8 @@ static enum status walk_step(struct verifier *verifier, enum list_name list) {
     if (verifier->in_order) TRY(verify_none_held_up(verifier));
     TRY(verify_none_waits(verifier));
     TRY(check_all_came(verifier));
-    TRY(verify_all_received(verifier));
+    if (verifier->walk_count == 0 || is_last_walked(&verifier->walks[0]))
+        TRY(verify_all_received(verifier));
     note_peaks(verifier, list == LIST_BODY ? &verifier->proof.body : &verifier->proof.last);
     return verify_all_served(verifier);
 }
@@ -274,9 +302,22 @@ static enum status walk_next(struct verifier *verifier, enum list_name list, boo
     TRY(walk_step(verifier, list));
     *others = false;
     for (int w = 0; w < verifier->walk_count; w++) {
+        verifier->walks[w].step++;
         uint64_t left = verify_left(&verifier->walks[w]);
         *others |= verifier->walks[w].left != left;
         verifier->walks[w].left = left;
+    }
+    return STATUS_OK;
+}
+
+/* Fills a pipeline, has it full for a while, and drains it: see ahead.h for why that stands for any
+ * number of steps. */
+static enum status walk_ahead(struct verifier *verifier) {
+    bool others;
+    for (int step = -verifier->program->ahead; step < verify_ahead_steps(verifier->program);
+         step++) {
+        for (int w = 0; w < verifier->walk_count; w++) verifier->walks[w].step = step;
+        TRY(walk_next(verifier, LIST_BODY, &others));
     }
     return STATUS_OK;
 }
@@ -289,6 +330,7 @@ static enum status walk_next(struct verifier *verifier, enum list_name list, boo
 static enum status walk_all(struct verifier *verifier) {
     bool last = verifier->samples, leaves, others;
     enum list_name first = last ? LIST_LAST : LIST_BODY;
+    if (verifier->program->ahead > 0) return walk_ahead(verifier);
     TRY(walk_next(verifier, first, &leaves));
     if (!last && !leaves) return STATUS_OK;
     TRY(walk_next(verifier, LIST_BODY, &others));
@@ -337,8 +379,10 @@ static void walk_new(struct verifier *verifier, int rank, int pipeline) {
     int buckets = sizes_bucket(walk->own->chunk, walk->own->chunks, 0);
     walk->params = MEM_ARRAY(struct param_bucket, buckets + 1);
     walk->tracked = MEM_ARRAY(const struct instr *, buckets + 1);
+    walk->tracked_micro = MEM_ARRAY(int, buckets + 1);
     verify_params_at_begin(walk);
-    walk->loaded = MEM_ARRAY(bool, walk->micros * walk->own->chunks + 1);
+    walk->loaded =
+        MEM_ARRAY(bool, walk->micros *verify_ahead_steps(program) * walk->own->chunks + 1);
     for (int g = 0; g < program->group_count; g++) {
         int index = group_of(&program->grid, program->group[g], rank);
         if (index >= 0) verifier->groups[g][index].members++;
@@ -351,6 +395,7 @@ static void walk_free(struct walk *walk) {
     free(walk->grads);
     free(walk->params);
     free(walk->tracked);
+    free(walk->tracked_micro);
     free(walk->loaded);
     free(walk->under_way);
     free(walk->ordered);
@@ -429,6 +474,7 @@ static struct program_proof proof_of(const struct verifier *verifier) {
 static enum status prove(const struct program *program, const int64_t *last_samples, bool in_order,
                          struct program_proof *out) {
     bool last = program_has_last(program);
+    TRY(verify_ahead(program));
     SCOPED_FREE int64_t *loaded = last && !last_samples ? program_last_samples(program) : NULL;
     SCOPED(verifier_free)
     struct verifier verifier = {.program = program,

@@ -41,6 +41,14 @@ enum status verify_forward(const struct walk *walk);
 /* Local. The stage that hands out, as the first program that does says; -1: none does. */
 int verify_output_stage(const struct program *program);
 
+/* Steps that overlap, and versions of the parameters: what the header says of them; how many steps
+ * are walked, those that fill a pipeline left out. The micro-batch of the walk's instruction,
+ * counted through all steps. Whether a pass reads the version that it must. */
+enum status verify_ahead(const struct program *program);
+int verify_ahead_steps(const struct program *program);
+int verify_micro(const struct walk *walk);
+enum status verify_version(struct walk *walk);
+
 /* Slots: the facts of the columns "needs" and "gives", each micro-batch once, running statistics;
  * at the end all are free. */
 enum status verify_slot(struct walk *walk);

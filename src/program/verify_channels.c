@@ -59,7 +59,11 @@ enum status verify_message(struct walk *walk) {
         message->receive = instr;
     else
         message->sent = (struct place){instr, walk->rank};
-    verify_under_way(walk, &(struct pending){.channel = channel, .number = number, .instr = instr});
+    if (!instr_receives(instr)) message->micro = verify_micro(walk);
+    verify_under_way(walk, &(struct pending){.channel = channel,
+                                             .number = number,
+                                             .micro = verify_micro(walk),
+                                             .instr = instr});
     if (!instr_receives(instr)) verify_wake_end(channel, true);
     return STATUS_OK;
 }
@@ -75,7 +79,7 @@ enum status verify_take_message(struct walk *walk, const struct pending *pending
     }
     channel->taken++;
     verify_wake_end(channel, false);
-    if (sent.instr->micro == pending->instr->micro) return STATUS_OK;
+    if (channel->items[pending->number].micro == pending->micro) return STATUS_OK;
     return verify_broken(&receiver, RULE_MESSAGES, sent,
                          "the message that comes there is of another micro-batch");
 }

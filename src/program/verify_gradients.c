@@ -359,6 +359,11 @@ static enum status norm(struct walk *walk) {
         return verify_broken(walk, RULE_NORM, nobody,
                              "each rank has slices: the norm's group is the world");
     }
+    if (program->ahead > 0) {
+        if (group == INSTR_ALL) return STATUS_OK;
+        return verify_broken(walk, RULE_AHEAD, nobody,
+                             "steps overlap: the norm is that of the rank alone");
+    }
     if (positions > 1 && !has_all_stages(program, group))
         return verify_broken(walk, RULE_NORM, nobody,
                              "the norm is that of all stages: its group is the pipeline");
@@ -386,6 +391,7 @@ static enum status step(struct walk *walk) {
     if (walk->stepped)
         return verify_broken(walk, RULE_STEP, verify_own(walk, walk->stepped), "a second STEP");
     walk->stepped = walk->instr;
+    walk->updates++;
     return verify_clips(walk);
 }
 

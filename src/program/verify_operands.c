@@ -26,13 +26,21 @@ static bool has_operand(const struct walk *walk, int operand) {
     return walk->verifier->rows[walk->instr->op].operands >> operand & 1;
 }
 
+/* Where steps overlap, what stands before backward may be of a later one. */
+static bool runs_ahead(const struct walk *walk) {
+    enum instr_op op = (enum instr_op)walk->instr->op;
+    bool forward = op == INSTR_LOAD || op == INSTR_RECV_F || op == INSTR_F || op == INSTR_SEND_F;
+    return forward && walk->list == LIST_BODY && !verify_last_stage(walk);
+}
+
 /* One past the largest value of an operand. */
 static int operand_limit(const struct walk *walk, char letter) {
     switch (letter) {
     case 's': return walk->program->grid.stages * walk->program->grid.chunks;
     case 'm':
         if (program_is_forward(walk->program)) return 1; /* of a round */
-        return walk->instr->op == INSTR_CALL ? walk->program->micro_batches : walk->micros;
+        if (walk->instr->op == INSTR_CALL) return walk->program->micro_batches;
+        return walk->micros * (1 + (runs_ahead(walk) ? walk->program->ahead : 0));
     case 'a': return walk->own->chunk[verify_chunk(walk)].slots;
     case 'g':
     case 'h': return walk->own->grads;
@@ -40,6 +48,7 @@ static int operand_limit(const struct walk *walk, char letter) {
     case 'b': return walk->own->chunk[verify_chunk(walk)].buckets;
     case 'q': return walk->program->group_count;
     case 'p': return walk->program->grid.stages;
+    case 'v': return walk->list == LIST_BODY ? walk->own->chunk[verify_chunk(walk)].older + 1 : 1;
     default: return PROGRAM_MAX_SMALL;
     }
 }

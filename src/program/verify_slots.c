@@ -4,6 +4,7 @@
  * micro-batches in order. */
 #include <string.h>
 
+#include "program/ahead.h"
 #include "program/verify.h"
 
 static const struct place nobody = {NULL, 0};
@@ -46,8 +47,8 @@ static const struct instr *earlier_load(const struct walk *walk) {
 }
 
 static enum status load(struct walk *walk, struct verify_slot *slot) {
-    int micro = walk->instr->micro;
-    bool *loaded = &walk->loaded[verify_chunk(walk) * walk->micros + micro];
+    int micro = verify_micro(walk), count = walk->micros * verify_ahead_steps(walk->program);
+    bool *loaded = &walk->loaded[verify_chunk(walk) * count + micro];
     if (!verify_present(walk, micro))
         return verify_broken(walk, RULE_SAMPLES, nobody,
                              "micro-batch %d has no samples in this step", micro);
@@ -70,11 +71,12 @@ static enum status track(struct walk *walk) {
     bool cut = instr->segment != INSTR_ALL;
     for (int e = cut ? instr->segment : 0; e < (cut ? instr->segment + 1 : count); e++) {
         const struct instr **tracked = &walk->tracked[sizes_bucket(walk->own->chunk, chunk, e)];
-        if (*tracked && instr->micro <= (*tracked)->micro)
+        int *saw = &walk->tracked_micro[sizes_bucket(walk->own->chunk, chunk, e)];
+        if (*tracked && verify_micro(walk) <= *saw)
             return verify_broken(walk, RULE_STATISTICS, verify_own(walk, *tracked),
-                                 "running statistics saw micro-batch %d before it",
-                                 (int)(*tracked)->micro);
+                                 "running statistics saw micro-batch %d before it", *saw);
         *tracked = instr;
+        *saw = verify_micro(walk);
     }
     return STATUS_OK;
 }
@@ -103,7 +105,8 @@ static enum status check_form(struct walk *walk, struct verify_slot *slot) {
 }
 
 static enum status forward(struct walk *walk) {
-    int micro = walk->instr->micro, replica = micro / walk->program->micro_batches;
+    int micro = walk->instr->micro,
+        replica = walk->program->ahead ? 0 : micro / walk->program->micro_batches;
     bool pure = walk->instr->flags & INSTR_PURE;
     if (pure != (replica > 0))
         return verify_broken(walk, RULE_STATISTICS, nobody,
@@ -215,7 +218,7 @@ static enum status advance(struct walk *walk, struct verify_slot *slot) {
     unsigned gives = instr_gives(walk->instr);
     bool block = walk->instr->op == INSTR_R && slot->form == INSTR_BLOCK;
     if (has_block(walk, slot)) missing &= ~(1u << FACT_KEPT);
-    if (slot->facts == 0 || slot->micro != walk->instr->micro || is_free(walk, slot))
+    if (slot->facts == 0 || slot->micro != verify_micro(walk) || is_free(walk, slot))
         return verify_broken(walk, RULE_SLOT, verify_own(walk, slot->last),
                              "slot %d does not hold micro-batch %d", walk->instr->slot,
                              walk->instr->micro);
@@ -237,12 +240,17 @@ static enum status advance(struct walk *walk, struct verify_slot *slot) {
     return STATUS_OK;
 }
 
+static int slot_number(const struct walk *walk) {
+    return ahead_slot(walk->program, &walk->own->chunk[verify_chunk(walk)], walk->instr,
+                      walk->step);
+}
+
 enum status verify_slot(struct walk *walk) {
     const struct instr_row *row = instr_row(walk->instr);
     if (!row->needs) return STATUS_OK;
     TRY(check_again(walk));
     struct verify_slot *slot =
-        &walk->slots[sizes_slot(walk->own->chunk, verify_chunk(walk), walk->instr->slot)];
+        &walk->slots[sizes_slot(walk->own->chunk, verify_chunk(walk), slot_number(walk))];
     if (row->needs[0] == '-') return row->gives[0] ? load(walk, slot) : stand_in(walk, slot);
     TRY(advance(walk, slot));
     track_again(walk, slot);

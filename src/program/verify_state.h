@@ -39,6 +39,7 @@ struct meeting_group {
 /* Messages from one stage to the next, or back, of one walked pipeline. */
 struct message {
     struct place sent;
+    int micro;                   /* its micro-batch, counted through all steps */
     const struct instr *receive; /* the receive that was posted for it, or NULL */
 };
 struct channel {
@@ -54,6 +55,7 @@ struct pending {
     struct meeting_group *group; /* NULL: none */
     struct channel *channel;     /* NULL: none */
     int number;                  /* of the operation or the message */
+    int micro;                   /* of a message, counted through all steps */
     const struct instr *instr;   /* that posted it */
 };
 
@@ -125,6 +127,9 @@ struct walk {
     uint64_t present_content;
     uint64_t defined;             /* the order of its sums by the header */
     const struct instr **tracked; /* per segment: what moved its running statistics last */
+    int *tracked_micro;           /* ... and its micro-batch */
+    int step;                     /* that is walked; those that fill a pipeline are below 0 */
+    int updates;                  /* STEPs so far */
     enum list_name list;          /* of `instr` */
     int at;                       /* next instruction of the step */
     const struct instr *instr;    /* now */
@@ -173,7 +178,7 @@ struct verifier {
     const int64_t *samples; /* of the short last step */
     struct program_proof proof;
     bool shares;   /* the program's F and B share statistics */
-    bool in_order; /* rule 33 is asked for */
+    bool in_order; /* rule 35 is asked for */
     struct known_row rows[INSTR_COUNT_];
     struct walk *walks;
     int walk_count;

@@ -114,6 +114,7 @@ void result_measure(struct session *session) {
         .samples_per_s = timed.samples_per_s / pipelines_of(session_plan(session)),
         .reduced_bytes_per_step = reduced_bytes(session),
         .laws = session->state.laws,
+        .stale = session->state.stale,
         .use = recorder_use(&session->recorder),
         .load = recorder_load(&session->recorder),
         .step_flops =
@@ -233,6 +234,34 @@ static void fill_late(const struct session *session, struct summary *summary) {
                     (long long)sum.late, (long long)sum.passes);
 }
 
+static bool keeps_versions(const struct program *program) {
+    bool keeps = program->ahead > 0;
+    for (int k = 0; k < program->kind_count; k++) keeps |= program->kinds[k].chunk[0].older > 0;
+    return keeps;
+}
+
+/* Of strategies that keep versions; all others update with what they have just read. */
+static void fill_stale(const struct session *session, struct summary *summary) {
+    int ranks = session->all ? comm_size(engine_comm(session->engine)) : 1, most = 0;
+    int64_t sum[STALE_MOST + 1] = {0};
+    if (!keeps_versions(session_plan(session)->program)) return;
+    summary->staleness_rank = summary_reals_new(summary, ranks);
+    for (int r = 0; r < ranks; r++) {
+        const struct train_stale *of =
+            session->all ? &session->all[r].stale : &session->figures.stale;
+        double updates = 0, stale = 0;
+        for (int i = 0; i <= STALE_MOST; i++) {
+            sum[i] += of->updates[i];
+            updates += (double)of->updates[i];
+            stale += (double)of->updates[i] * i;
+            if (of->updates[i] > 0 && i > most) most = i;
+        }
+        summary->staleness_rank.item[r] = updates > 0 ? stale / updates : NAN;
+    }
+    summary->staleness = summary_ints_new(summary, most + 1);
+    for (int i = 0; i <= most; i++) summary->staleness.item[i] = sum[i];
+}
+
 enum status result_fill(struct session *session, int exit_code) {
     struct summary *summary = &session->summary;
     recorder_lacks(&session->recorder, recorder_note_times(&session->recorder), "history.jsonl");
@@ -246,6 +275,7 @@ enum status result_fill(struct session *session, int exit_code) {
     sum_replica(session, summary);
     fill_mfu(session, summary);
     fill_late(session, summary);
+    fill_stale(session, summary);
     summary->exit = exit_code;
     return STATUS_OK;
 }

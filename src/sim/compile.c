@@ -248,8 +248,13 @@ int64_t sim_fixed_bytes(const struct program *program, const struct sim_costs *c
     const struct grid *grid = &program->grid;
     struct grid_cell cell = grid_cell(grid, rank);
     int64_t sum = 0;
-    for (int c = 0; cell.role == GRID_STAGE && c < grid->chunks; c++)
-        sum += costs->stage[grid_stage(grid, cell.position, c)].fixed_bytes;
+    for (int c = 0; cell.role == GRID_STAGE && c < grid->chunks; c++) {
+        const struct sim_stage *stage = &costs->stage[grid_stage(grid, cell.position, c)];
+        sum += stage->fixed_bytes;
+        /* Where steps overlap all slots but one are in use between bodies. */
+        if (program->ahead > 0)
+            sum += stage->kept_bytes * (program_of(program, rank)->chunk[c].slots - 1);
+    }
     return sum;
 }
 

@@ -58,6 +58,11 @@ static enum status simulate(struct forecast *forecast) {
     return STATUS_OK;
 }
 
+/* Steps that overlap are measured as a mean: see sim_result. */
+static int forecast_steps(const struct program *program) {
+    return program->ahead > 0 ? 4 * program->grid.stages : FORECAST_STEPS;
+}
+
 /* In virtual time a rank has a device of its own: nothing depends on this machine's cores. */
 enum status forecast_input(const struct plan *plan, const struct costs *costs,
                            struct plan_costs *out_costs, struct sim_input *out) {
@@ -67,7 +72,7 @@ enum status forecast_input(const struct plan *plan, const struct costs *costs,
                               .costs = out_costs->costs,
                               .net = cost_net_of(costs, threads),
                               .seed = plan->config.seed,
-                              .steps = FORECAST_STEPS,
+                              .steps = forecast_steps(plan->program),
                               .record = true};
     return STATUS_OK;
 }
@@ -117,7 +122,8 @@ static int steps_for_mean(const struct forecast *forecast) {
     const double instructions = 2e7;
     double each = (double)forecast->result.instructions / forecast->input.steps,
            steps = 1 + instructions / (each + 1);
-    if (steps < FORECAST_STEPS) return FORECAST_STEPS;
+    int least = forecast_steps(forecast->input.program);
+    if (steps < least) return least;
     return steps > MOST ? MOST : (int)steps;
 }
 
@@ -135,7 +141,7 @@ enum status forecast_unequal(const struct forecast *forecast, struct forecast_un
         out->step = result.mean;
         sim_result_free(&result);
     }
-    input.steps = FORECAST_STEPS;
+    input.steps = forecast_steps(input.program);
     input.net.hetero = NULL;
     TRY(sim_run(&input, &result));
     out->same = result.step;

@@ -54,6 +54,13 @@ static struct place over_instruction(const struct sim_input *input, const struct
     return (struct place){place.run, place.at, begin};
 }
 
+/* Where steps overlap what let it be issued may be of an earlier body, which is not recorded. */
+static bool is_before(const struct sim_input *input, const struct sim_result *result,
+                      const struct sim_record *record, struct place place) {
+    return input->program->ahead > 0 &&
+           record_of(result, record->cause_run, record->cause_at)->issued >= place.time;
+}
+
 void sim_path(const struct sim_input *input, const struct sim_result *result,
               struct sim_path *out) {
     int run = latest_run(result),
@@ -61,10 +68,11 @@ void sim_path(const struct sim_input *input, const struct sim_result *result,
     struct place place = {run, count, result->rank[run].end};
     int64_t most = 2 * result->instructions; /* then two takers of credits point at one another */
     *out = (struct sim_path){0};
-    while (most-- > 0 &&
+    while (most-- > 0 && (input->program->ahead == 0 || place.time > result->begin) &&
            (place.at > 0 || (place.at == 0 && record_of(result, place.run, 0)->cause_run >= 0))) {
         const struct sim_record *record = record_of(result, place.run, place.at);
-        if (record->cause_run >= 0 && record->cause_before) {
+        if (record->cause_run >= 0 &&
+            (record->cause_before || is_before(input, result, record, place))) {
             add(out, (struct sim_path_item){record->cause_run, record->cause_at, result->begin,
                                             place.time, true});
             return; /* it was under way when the step began */

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "program/ahead.h"
 #include "program/laws.h"
 #include "sim/sim_state.h"
 
@@ -31,6 +32,7 @@ static void wait_until(const struct sim *sim, struct sim_state *state, double en
 
 static bool settle_send(struct sim *sim, int32_t run, const struct sim_await *await) {
     struct sim_state *state = &sim->run[run];
+    if (state->place[await->place].number == -1) return true; /* left out so far */
     const struct sim_op *send = &state->kind->op[await->at];
     struct sim_wire *wire = &sim->wire[state->channels + send->target];
     double end = state->place[await->place].end;
@@ -164,8 +166,8 @@ static bool meet(struct sim *sim, int32_t run, const struct sim_op *op) {
 }
 
 static void end_step(struct sim *sim, struct sim_state *state) {
-    if (state->clock > sim->step_end[state->step]) sim->step_end[state->step] = state->clock;
-    state->step++;
+    int step = state->step++; /* below 0: it fills a pipeline */
+    if (step >= 0 && state->clock > sim->step_end[step]) sim->step_end[step] = state->clock;
     state->at = -1; /* the next one is the first */
     if (state->step == sim->input->steps) return;
     state->first = -1;
@@ -215,6 +217,12 @@ static bool is_last(const struct sim *sim, const struct sim_state *state) {
     return state->step == sim->input->steps - 1;
 }
 
+/* Of bodies that fill a pipeline: see program/ahead.h. */
+static bool is_left_out(const struct sim *sim, const struct sim_state *state) {
+    return state->step < 0 && state->at < state->kind->count &&
+           !ahead_runs(sim->input->program, &state->items[state->at], state->step, 0, INT64_MAX);
+}
+
 /* Runs a rank on until it waits or has done all steps. */
 static void run_on(struct sim *sim, int32_t run, struct sim_record *record) {
     struct sim_state *state = &sim->run[run];
@@ -222,6 +230,10 @@ static void run_on(struct sim *sim, int32_t run, struct sim_record *record) {
     while (state->step < sim->input->steps) {
         const struct sim_op *op = &kind->op[state->at];
         if (record && state->at == 0) state->record = is_last(sim, state) ? record : NULL;
+        if (is_left_out(sim, state)) {
+            state->at++;
+            continue;
+        }
         for (; state->awaited < op->await_count; state->awaited++)
             if (!settle(sim, run, &kind->await[op->await_first + state->awaited])) return;
         if (!perform(sim, run, op)) return;
@@ -287,6 +299,7 @@ static void compile_all(struct sim *sim) {
             .items = program_list(sim->input->program, sim->share.rank[r], LIST_BODY)->items,
             .slowness = cost_device_of(&sim->input->net, sim->share.rank[r]).slowness,
             .first = -1,
+            .step = -sim->input->program->ahead,
             .cause = {-1, -1, false},
             .place = MEM_ARRAY(union sim_place, kind->place_count + 1)};
         for (int p = 0; p < kind->place_count; p++) sim->run[r].place[p].number = -1;
@@ -354,6 +367,12 @@ static struct sim_rank rank_of(const struct sim *sim, int run, struct sim_record
                              .record = record};
 }
 
+/* Steps that overlap end one behind the other, not at equal distances: a step is the mean of many,
+ * from there on. 0: the last one counts. */
+static int input_warm_up(const struct sim_input *input) {
+    return input->program->ahead > 0 ? 2 * input->program->grid.stages : 0;
+}
+
 /* Means and maxima over all ranks, each run standing for those like it. */
 static void sum_up(const struct sim *sim, struct sim_result *result) {
     int last = sim->input->steps - 1, ranks = sim->input->program->ranks;
@@ -361,6 +380,9 @@ static void sum_up(const struct sim *sim, struct sim_result *result) {
     result->first_step = sim->step_end[0];
     result->begin = last > 0 ? sim->step_end[last - 1] : 0;
     result->step = sim->step_end[last] - result->begin;
+    int from = input_warm_up(sim->input);
+    if (from > 0 && from <= last)
+        result->step = (sim->step_end[last] - sim->step_end[from - 1]) / (last + 1 - from);
     result->mean = last > 0 ? (sim->step_end[last] - sim->step_end[0]) / last : result->step;
     result->instructions = sim->instructions;
     for (int r = 0; r < result->run_count; r++) {

@@ -90,7 +90,8 @@ struct sim_rank {
 
 struct sim_result {
     double first_step; /* time of the first step */
-    double step;       /* time of the last one: the steady state, where there are several */
+    double step;       /* time of the last one: the steady state, where there are several; where
+                          steps overlap the mean of those from number 2S on */
     double mean;       /* of all steps behind the first; of one step that */
     double begin;      /* when the last one began: the end of the one before it */
     double bubble, span_bubble; /* of all ranks; as in program/replay.h */
@@ -107,8 +108,9 @@ struct sim_result {
 enum status sim_run(const struct sim_input *input, struct sim_result *out);
 void sim_result_free(struct sim_result *result);
 
-/* Bytes that a rank has before a step, and by how many an instruction changes them: those that it
- * keeps from its begin on, those that it frees at its end. */
+/* Bytes that a rank has before a step (where steps overlap, in a pipeline that is full), and by how
+ * many an instruction changes them: those that it keeps from its begin on, those that it frees at
+ * its end. */
 int64_t sim_fixed_bytes(const struct program *program, const struct sim_costs *costs, int rank);
 int64_t sim_memory_change(const struct program *program, const struct sim_costs *costs, int rank,
                           const struct instr *instr);

@@ -276,7 +276,7 @@ static void print_batch(const struct plan *plan, FILE *out) {
     const struct run_config *config = &plan->config;
     int64_t groups = (int64_t)config->replicas * config->micro_batches, total = 0;
     char replicas[TEXT_BYTES], micro[TEXT_BYTES], samples[TEXT_BYTES], last[64] = "";
-    bool turns = config->grid.stages > 1 && config->micro_batches == 1;
+    bool turns = config->grid.stages > 1 && config->micro_batches == 1 && !config->overlaps;
     for (int64_t g = 0; plan->last_samples && g < groups; g++) total += plan->last_samples[g];
     if (plan->last_samples)
         snprintf(last, sizeof last, "; the last step of an epoch has %lld", (long long)total);
@@ -285,6 +285,32 @@ static void print_batch(const struct plan *plan, FILE *out) {
         text_count(config->micro_batches, "micro-batch", micro),
         text_count(config->batch / groups, "sample", samples), last,
         turns ? "; stages take turns with one: --micro-batches lets them overlap" : "");
+}
+
+/* Of a strategy that keeps versions: how old they are, stage by stage, and what they take. Without
+ * a flush there is no short last step. */
+static void print_versions(const struct plan *plan, FILE *out) {
+    const struct grid *grid = &plan->config.grid;
+    int64_t left = plan->config.dataset->count[SPLIT_TRAIN] -
+                   plan->config.steps_per_epoch * plan->config.batch;
+    char ages[128] = "", size[TEXT_BYTES];
+    int oldest = 0, shown = grid->stages < 8 ? grid->stages : 8;
+    for (int s = 0; s < grid->stages; s++) {
+        int older = program_of(plan->program, grid_owner(grid, s, 0))->chunk[0].older;
+        size_t used = strlen(ages);
+        if (s < shown) snprintf(ages + used, sizeof ages - used, "%s%d", s ? ", " : "", older);
+        if (older > oldest) oldest = older;
+    }
+    if (oldest == 0 && !plan->config.overlaps) return;
+    row(out, "versions",
+        "passes read weights that are %s%s updates old, stage by stage; the older versions of rank "
+        "%d take %s",
+        ages, shown < grid->stages ? " ..." : "", plan->config.rank,
+        text_size((int64_t)plan->memory.versions, size));
+    if (plan->config.overlaps && left > 0)
+        row(out, "left out",
+            "%lld of %lld samples of an epoch: a pipeline that is never flushed has no short step",
+            (long long)left, (long long)plan->config.dataset->count[SPLIT_TRAIN]);
 }
 
 static void print_sync_bn(const struct planned_run *planned, FILE *out) {
@@ -359,6 +385,7 @@ void explain_print(const struct view_forecast *view, bool compares, FILE *out) {
     print_calls(planned, out);
     print_zero(planned->plan, out);
     print_batch(planned->plan, out);
+    print_versions(planned->plan, out);
     print_stages(planned, out);
     print_traffic(planned, out);
     print_sync_bn(planned, out);

@@ -146,13 +146,17 @@ static void print_laws(const struct view_forecast *view, FILE *out) {
 static void print_unequal(const struct view_forecast *view, int columns, FILE *out) {
     const struct forecast_unequal *unequal = &view->unequal;
     char step[TEXT_BYTES], same[TEXT_BYTES], mean[TEXT_BYTES + 16] = "";
+    bool overlaps = view->planned->plan->program->ahead > 0;
     if (!unequal->are) return;
     if (unequal->steps > 1) snprintf(mean, sizeof mean, " (mean of %d)", unequal->steps);
     SCOPED_FREE char *words =
         mem_format("a step takes %s%s, %.3g times the %s that it takes with equal ranks: under %s "
-                   "every step waits for its slowest rank",
+                   "%s",
                    time_text(view, unequal->step, step), mean, unequal->step / unequal->same,
-                   time_text(view, unequal->same, same), view->planned->options.strategy);
+                   time_text(view, unequal->same, same), view->planned->options.strategy,
+                   overlaps ? "a pipeline goes at the pace of its slowest rank, and those of all "
+                              "replicas wait for one another"
+                            : "every step waits for its slowest rank");
     text_entry(out, "unequal", columns, words);
 }
 

@@ -58,6 +58,63 @@ int drawing_kind(struct drawing *drawing, int op) {
 
 /* --- a rank --- */
 
+/* --- steps that overlap --- */
+
+/* Of a pipeline that is never flushed each rank's last body is at another time. What lies between
+ * is drawn as well: bodies follow one another at the distance of a step, so the last one is drawn
+ * as often as it fits, earlier and later, into a window of as many steps as are under way at once.
+ */
+struct window {
+    double begin, end, step;
+};
+
+static bool overlaps(const struct drawing *drawing) {
+    return drawing->view->planned->plan->program->ahead > 0;
+}
+
+static struct window window_of(const struct drawing *drawing) {
+    struct window window = {.step = drawing->result->step};
+    for (int r = 0; r < drawing->result->run_count; r++)
+        if (drawing->result->rank[r].end > window.end) window.end = drawing->result->rank[r].end;
+    window.begin = window.end - (drawing->view->planned->plan->program->ahead + 1) * window.step;
+    return window;
+}
+
+/* The first and the last of the copies of a rank's body that reach into the window, counted in
+ * steps from the one that is recorded. */
+static void copies_of(const struct drawing *drawing, int run, int *first, int *last) {
+    const struct sim_rank *rank = &drawing->result->rank[run];
+    struct window window = window_of(drawing);
+    *first = *last = 0;
+    if (!overlaps(drawing) || window.step <= 0) return;
+    *last = (int)floor((window.end - rank->end) / window.step + 1e-9) + 1;
+    *first = *last - drawing->view->planned->plan->program->ahead - 2;
+}
+
+/* False: nothing of it is in the window. */
+static bool clip_to_window(const struct drawing *drawing, struct timeline_interval *interval) {
+    if (!overlaps(drawing)) return true;
+    struct window window = window_of(drawing);
+    int64_t begin = whole(drawing, window.begin), end = whole(drawing, window.end);
+    if (interval->begin < begin) interval->begin = begin;
+    if (interval->end > end) interval->end = end;
+    return interval->begin < interval->end;
+}
+
+/* The same in another step. */
+static void move_interval(const struct drawing *drawing, int steps,
+                          struct timeline_interval *interval) {
+    const struct program *program = drawing->view->planned->plan->program;
+    int64_t by = whole(drawing, steps * drawing->result->step);
+    if (!overlaps(drawing)) return;
+    interval->begin += by;
+    interval->end += by;
+    if (interval->micro != TIMELINE_NONE)
+        interval->micro +=
+            (drawing->view->forecast.input.steps - 1 + steps) * program->micro_batches;
+    interval->cause_row = interval->cause_id = TIMELINE_NONE;
+}
+
 static struct timeline_interval interval_of(struct drawing *drawing, int run, int at) {
     const struct sim_record *record = &drawing->result->rank[run].record[at];
     const struct instr *instr = &body_of(drawing, run)->items[at];
@@ -94,21 +151,26 @@ static void add_arrow(struct drawing *drawing, int run, int at) {
 }
 
 static void add_intervals(struct drawing *drawing, int run, const bool *critical) {
-    int count = body_of(drawing, run)->count, kept = 0;
+    int count = body_of(drawing, run)->count, kept = 0, first, last;
+    copies_of(drawing, run, &first, &last);
     struct timeline_interval *interval =
-        arena_new(&drawing->arena, (size_t)count * sizeof *interval);
-    for (int i = 0; i < count; i++) {
-        const struct sim_record *record = &drawing->result->rank[run].record[i];
-        add_arrow(drawing, run, i);
+        arena_new(&drawing->arena, (size_t)(count * (last - first + 1)) * sizeof *interval);
+    for (int i = 0; i < count && !overlaps(drawing); i++) add_arrow(drawing, run, i);
+    for (int i = 0; i < count * (last - first + 1); i++) {
+        int at = i % count, steps = first + i / count;
+        const struct sim_record *record = &drawing->result->rank[run].record[at];
         if (record->end <= record->begin) continue;
-        interval[kept] = interval_of(drawing, run, i);
-        interval[kept++].critical = critical[i];
+        interval[kept] = interval_of(drawing, run, at);
+        interval[kept].critical = critical[at] && steps == 0;
+        move_interval(drawing, steps, &interval[kept]);
+        kept += clip_to_window(drawing, &interval[kept]);
     }
     drawing->lane[run].interval = interval;
     drawing->lane[run].interval_count = (size_t)kept;
 }
 
-/* What is kept counts from an instruction's begin, what is freed from its end. */
+/* What is kept counts from an instruction's begin, what is freed from its end. Where steps overlap
+ * a slot that is freed is taken again at once. */
 static void add_memory(struct drawing *drawing, int run) {
     const struct sim_input *input = &drawing->view->forecast.input;
     const struct instr_list *body = body_of(drawing, run);
@@ -116,10 +178,13 @@ static void add_memory(struct drawing *drawing, int run) {
     const struct sim_costs *costs = &input->costs[class];
     struct timeline_point *point =
         arena_new(&drawing->arena, (size_t)(body->count + 1) * sizeof *point);
-    int64_t live = sim_fixed_bytes(input->program, costs, rank);
+    int64_t live = overlaps(drawing) ? drawing->result->rank[run].peak_bytes
+                                     : sim_fixed_bytes(input->program, costs, rank);
     size_t kept = 1;
-    point[0] = (struct timeline_point){whole(drawing, drawing->result->begin), live};
-    for (int i = 0; i < body->count; i++) {
+    point[0] = (struct timeline_point){
+        whole(drawing, overlaps(drawing) ? window_of(drawing).begin : drawing->result->begin),
+        live};
+    for (int i = 0; i < body->count && !overlaps(drawing); i++) {
         int64_t change = sim_memory_change(input->program, costs, rank, &body->items[i]);
         const struct sim_record *record = &drawing->result->rank[run].record[i];
         if (change == 0) continue;
@@ -235,7 +300,8 @@ void drawing_open(const struct view_forecast *view, struct drawing *out) {
     *out = (struct drawing){.view = view,
                             .result = &forecast->result,
                             .scale = scale_of(view),
-                            .texts = forecast->result.instructions / FORECAST_STEPS <= DRAW_TEXTS};
+                            .texts = forecast->result.instructions / forecast->input.steps <=
+                                     DRAW_TEXTS};
     fill(out);
     set_texts(out);
     set_timeline(out);
@@ -256,7 +322,7 @@ enum status view_forecast_draw(const struct view_forecast *view, const char *pat
         return fail(STATUS_USAGE,
                     "--draw %s: %lld instructions a step are too many to draw\n"
                     "  fewer ranks or micro-batches",
-                    path, (long long)(forecast->result.instructions / FORECAST_STEPS));
+                    path, (long long)(forecast->result.instructions / forecast->input.steps));
     SCOPED(drawing_close) struct drawing drawing = {0};
     drawing_open(view, &drawing);
     return draw_write(path, &drawing.timeline);

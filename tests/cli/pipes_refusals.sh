@@ -25,6 +25,21 @@ done <<'END'
 2|--stages 2: --strategy ddp has the whole model on each rank|--strategy ddp -n 2 --stages 2
 2|--strategy 1f1b --zero-stage 3, or another pipeline|--strategy zero3 -n 4 --stages 2
 2|another pipeline|--stages 2
+# steps that overlap
+2|--clip 1: without a flush|--strategy pipedream --stages 2 --clip 1
+2|--micro-batches 1, or --strategy pipedream-2bw|--strategy pipedream --stages 2 --micro-batches 2
+2|needs at least as many as stages, 3|--strategy pipedream-2bw --stages 3 --micro-batches 2
+2|--virtual 2: schedule pipedream has 1 stage|--strategy pipedream --stages 2 --virtual 2
+2|--virtual 2: schedule pipedream-2bw has 1 stage|--strategy pipedream-2bw --stages 2 --micro-batches 4 --virtual 2
+2|--strategy 1f1b --zero-stage N|--strategy pipedream --stages 2 --replicas 2 --zero-stage 1
+2|--deal replays replicas on one device|--strategy pipedream --stages 2 --deal 2x1
+2|no step has one loss scale|--strategy pipedream --stages 2 --dtype f16
+2|--recompute always|--strategy pipedream --stages 2 --recompute except-last
+2|gradients are added by replica|--strategy pipedream --stages 2 --sum tree
+2|it acts with --strategy pipedream|--strategy 1f1b --stages 2 --vertical-sync
+2|it acts with --strategy pipedream|--strategy pipedream-2bw --stages 2 --micro-batches 2 --vertical-sync
+2|replicas do not meet inside a pass|--strategy pipedream --stages 2 --replicas 2 --model resnet8 --sync-bn
+2|--untie gives the head|--strategy pipedream --stages 2 --model gpt2-nano --data synthetic
 # chunks
 2|--virtual 3: schedule zbv has 2 stages|--strategy zbv --stages 2 --virtual 3
 2|--virtual 2: schedule gpipe has 1 stage on|--strategy gpipe --stages 2 --virtual 2

@@ -5,7 +5,7 @@
 # Cells of the device late (tests/late) are held against ref, whose kernels it has.
 #
 # Schedules are the rows of pipeline.def, so a new one has its cells at once. All cells: schedules x stages and replicas x
-# micro-batches x models, the further rows of extras(), those of print_bare() and the few of print_large(). set=cover: those that together have every pair of values of two
+# micro-batches x models, the further rows of extras(), those of print_bare(), print_overlaps() and the few of print_large(). set=cover: those that together have every pair of values of two
 # columns, chosen greedily, the extras dealt over the schedules. Micro-batches have at least two samples (a batch norm of one
 # sample at 1x1 has no statistics), steps at least twelve.
 
@@ -218,6 +218,42 @@ function print_bare(    a) {
     print_bare_of("auto", 2, " --virtual 2")
 }
 
+# Strategies whose steps overlap: a replay of the papers' rules by one device (replay.c). There is no short last step and no
+# clipping. Steps are so many that numbers 2S to 4S are not drained, which the simulator's mean is of.
+function overlap(schedule, stages, replicas, micros, model, many, one,    batch, common) {
+    batch = batch_of(replicas, micros)
+    common = "--model " model " --data " data_of(model, 8 * batch) " --batch " batch " --steps " 5 * stages + 2 " --device "
+    many = stages * replicas " " common device " --strategy " schedule " --stages " stages " --replicas " replicas \
+        " --micro-batches " micros (many ? " " many : "")
+    if ((device == "late" || device == "cuda") && stages > 1) return many " | refused"
+    return many " | replay " common (device == "late" ? "ref" : device) " --drop-last --clip 0 --deal " replicas "x" micros (one ? " " one : "")
+}
+
+function print_overlaps(    i, j, grid, part, way, models, count) {
+    count = split("mlp resnet8 vit-micro", models)
+    split("2x1 3x1 4x1 2x2 3x2", grid)
+    way[0] = ""; way[1] = "--clock virtual"; way[2] = "--optimizer adam"; way[3] = "--recompute always"
+    way[4] = "--clock virtual --hetero base=1ms,slow=0:2,transient=0.3:500us"; way[5] = "--vertical-sync"
+    for (i = 1; i <= 5; i++)
+        for (j = 0; j < 6 * count; j++) {
+            if (set == "cover" && (j + 2 * i) % 9 != 0) continue
+            split(grid[i], part, "x")
+            model = models[1 + int(j / 6)]
+            if (!fits(1, part[1], model, "")) continue
+            one = way[j % 6] == "--optimizer adam" ? way[2] : ""
+            print overlap("pipedream", part[1], part[2], 1, model, way[j % 6], one)
+            if (way[j % 6] != "--vertical-sync")
+                print overlap("pipedream-2bw", part[1], part[2], part[1] + i % 2, model, way[j % 6], one)
+        }
+    print overlap("pipedream-2bw", 1, 2, 3, "mlp", "", "")
+    print overlap("pipedream", 3, 1, 1, "bert-tiny", "--untie", "--untie")
+    print overlap("pipedream-2bw", 2, 2, 2, "gpt2-nano", "--untie --clock virtual", "--untie")
+    tied = overlap("pipedream", 2, 1, 1, "gpt2-nano", "", "")
+    sub(/ \| .*/, " | refused", tied)
+    print tied
+    print overlap("pipedream", 3, 1, 1, "vit-micro", "--dropout 0.2", "--dropout 0.2")
+}
+
 # Stages that a rank has, from the schedule's own file.
 function chunks_of(file,    line, count) {
     while ((getline line <file) > 0)
@@ -236,6 +272,12 @@ function has_driver(file,    line, found) {
     return found + 0
 }
 
+function overlaps(file,    line, found) {
+    while ((getline line <file) > 0) if (line ~ /\.older = /) found = 1
+    close(file)
+    return found + 0
+}
+
 # A name with an underscore is one with a hyphen on the command line.
 /^PIPELINE\(/ {
     name = $0
@@ -244,6 +286,7 @@ function has_driver(file,    line, found) {
     file = FILENAME
     sub(/[^\/]*$/, "schedules/" name ".c", file)
     gsub(/_/, "-", name)
+    if (overlaps(file)) next
     value[1, ++size[1]] = name
     chunks[name] = chunks_of(file)
     driven[name] = has_driver(file)
@@ -259,4 +302,5 @@ END {
         print_all()
     print_bare()
     print_large()
+    print_overlaps()
 }

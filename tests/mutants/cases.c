@@ -34,6 +34,7 @@ struct deal {
     bool driven; /* by the calls of a driver */
     bool tied;   /* the first stage and the last share a bucket */
     bool clips;  /* the update awaits the norm */
+    bool vertical_sync;
 };
 
 static struct grid grid_of(const struct deal *deal) {
@@ -122,6 +123,7 @@ static struct program *build(const char *schedule, const struct deal *deal,
                                      .clips = deal->clips,
                                      .shares = deal->shares,
                                      .recompute = deal->recompute,
+                                     .vertical_sync = deal->vertical_sync,
                                      .buckets = buckets};
     struct program_tie tie = tie_of(deal, &config.grid, buckets);
     if (deal->tied) config.ties = &tie, config.tie_count = 1;
@@ -148,14 +150,15 @@ static void name(const char *schedule, const struct deal *deal, struct case_of *
              deal->tied ? " tied" : "", deal->clips ? " clip" : "", deal->last);
 }
 
-/* Every other case clips. */
+/* Every other case clips, but those whose steps overlap. */
 static void add_case(struct all *all, const char *schedule, const struct deal *given) {
     struct deal deal = *given;
     struct case_of one = {.shares = deal.shares, .driven = deal.driven};
     int total = deal.replicas * deal.micros;
     if (!can_be(&deal) || total > CASE_MICROS / 2) return;
     for (int g = 0; g < CASE_MICROS; g++) one.samples[g] = !deal.last || g < deal.last;
-    deal.clips = all->count % 2;
+    const struct pipeline_schedule *pipeline = pipeline_find(schedule);
+    deal.clips = all->count % 2 && !(pipeline && pipeline->older);
     one.program = build(schedule, &deal, NULL);
     if (deal.last) {
         struct program *last = build(schedule, &deal, one.samples);
@@ -294,6 +297,23 @@ static void add_driven(struct all *all) {
     }
 }
 
+/* Steps that overlap: whole ones alone, and few things go with them. */
+static void add_overlapping(struct all *all, const char *schedule) {
+    static const int shapes[][3] = {{1, 1, 2}, {2, 1, 2}, {3, 1, 3}, {4, 1, 4},
+                                    {2, 2, 2}, {2, 3, 3}, {3, 2, 4}};
+    bool each = strcmp(schedule, "pipedream") == 0;
+    for (size_t i = 0; i < 2 * sizeof shapes / sizeof shapes[0]; i++) {
+        const int *shape = shapes[i / 2];
+        struct deal deal = {.stages = shape[0],
+                            .chunks = 1,
+                            .replicas = shape[1],
+                            .micros = each ? 1 : shape[2],
+                            .vertical_sync = each && i % 2,
+                            .recompute = !each && i % 2 ? RECOMPUTE_ALWAYS : RECOMPUTE_NEVER};
+        add_case(all, schedule, &deal);
+    }
+}
+
 static void add_auto(struct all *all) {
     static const struct deal deals[] = {
         {.stages = 2, .chunks = 1, .replicas = 2, .micros = 3},
@@ -310,6 +330,10 @@ struct case_of *cases_all(int *count) {
     add_flat(&all);
     for (int i = 0; i < pipeline_count(); i++) {
         const struct pipeline_schedule *schedule = pipeline_at(i);
+        if (schedule->older) {
+            add_overlapping(&all, schedule->name);
+            continue;
+        }
         add_pipelines(&all, schedule);
         add_more(&all, schedule->name, schedule->chunks, schedule->v_shape);
     }
@@ -317,6 +341,16 @@ struct case_of *cases_all(int *count) {
     add_auto(&all);
     *count = all.count;
     return all.items;
+}
+
+int cases_named(struct case_of *cases, int count, const char *name) {
+    int kept = 0;
+    for (int i = 0; i < count; i++)
+        if (strstr(cases[i].name, name))
+            cases[kept++] = cases[i];
+        else
+            program_free(&cases[i].program);
+    return kept;
 }
 
 void cases_free(struct case_of *cases, int count) {

@@ -17,6 +17,8 @@ struct case_of {
 
 /* Local. All of them, an array that the caller frees with cases_free. */
 struct case_of *cases_all(int *count);
+/* Local. Keeps those in whose names that is; how many they are. */
+int cases_named(struct case_of *cases, int count, const char *name);
 void cases_free(struct case_of *cases, int count);
 
 #endif

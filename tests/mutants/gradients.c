@@ -260,6 +260,8 @@ bool run_step(struct world *world, struct rank *rank, const struct instr *instr)
                 }
                 if (bucket->is_slice && !sliced)
                     return world_wrong(world, "the update of all from a slice");
+                memmove(params->older + 1, params->older, sizeof params->older - sizeof(value));
+                params->older[0] = slices_value(params->own, world->slices);
                 for (int i = 0; i < world->slices; i++)
                     if (!sliced || i == rank->slice)
                         params->own[i] = reference_updated(params->own[i], bucket->use[0], scale);
@@ -269,5 +271,6 @@ bool run_step(struct world *world, struct rank *rank, const struct instr *instr)
         if (pass == 0 && !was_called(world, rank, instr, INSTR_UPDATE)) return false;
         if (clips) scale = reference_scale(rank->norm, rank->losses);
     }
+    rank->updates++;
     return true;
 }

@@ -19,8 +19,37 @@ static const enum list_name whole[] = {LIST_START, LIST_BODY, LIST_BODY,
                             with_last[] = {LIST_START, LIST_BODY, LIST_BODY, LIST_LAST, LIST_LAST,
                                            LIST_BODY,  BETWEEN,   LIST_LAST, LIST_DRAIN};
 
+static void add_phase(struct world *world, enum list_name list, struct turn turn) {
+    if (world->phase_count == MOST_PHASES) return;
+    world->turn[world->phase_count] = turn;
+    world->overlapping[world->phase_count++] = list;
+}
+
+/* The pipeline is filled, full for two bodies, drained; and once more, for fewer steps. */
+static void choose_overlapping(struct world *world) {
+    static const enum list_name between[] = {BETWEEN};
+    int ahead = world->program->ahead;
+    struct turn turn = {.first = 0, .end = ahead + 2};
+    add_phase(world, LIST_START, turn);
+    for (int part = 0; part < 2; part++) {
+        for (turn.body = turn.first - ahead; turn.body < turn.end; turn.body++)
+            add_phase(world, LIST_BODY, turn);
+        for (size_t i = 0; i < sizeof between / sizeof *between && part == 0; i++)
+            add_phase(world, between[i], turn);
+        turn.first = turn.end;
+        turn.end += ahead;
+    }
+    add_phase(world, LIST_DRAIN, turn);
+    world->phases = world->overlapping;
+    world->step_count = 2 * ahead + 2;
+}
+
 static void choose_phases(struct world *world) {
     bool last = program_has_last(world->program);
+    if (world->overlaps) {
+        choose_overlapping(world);
+        return;
+    }
     world->phases = last ? with_last : whole;
     world->phase_count = last ? sizeof with_last / sizeof *with_last : sizeof whole / sizeof *whole;
     for (int p = 0; p < world->phase_count; p++)
@@ -33,7 +62,10 @@ static void begin_list(const struct world *world, struct rank *rank) {
     rank->round = rank->phase > 0 && world->phases[rank->phase - 1] == LIST_EVAL;
     if (rank->list == LIST_EVAL_START) rank->losses = rank->heard = VALUE_NONE;
     if (!list_is_step(rank->list)) return;
-    for (int s = 0; s < rank->slot_count; s++) rank->slots[s] = (struct slot){.micro = -1};
+    const struct turn *turn = &world->turn[rank->phase];
+    bool goes_on = world->overlaps && turn->body > turn->first - world->program->ahead;
+    for (int s = 0; s < rank->slot_count && !goes_on; s++)
+        rank->slots[s] = (struct slot){.micro = -1};
     for (int b = 0; b < rank->bucket_count * rank->own->grads; b++)
         rank->buckets[b] = (struct bucket){.holds = INSTR_ALL};
     rank->seeds = rank->losses = rank->heard = rank->norm = VALUE_NONE;
@@ -55,6 +87,8 @@ static void compare_stage(struct world *world, const struct rank *rank, int chun
         value now = own ? params->own[rank->slice] : slices_value(params->own, world->slices);
         if (now != want->params[want->first[stage] + b]) world_wrong(world, "other parameters");
     }
+    const struct turn *turn = &world->turn[rank->phase];
+    if (world->overlaps && turn->body < turn->end - 1) return; /* forwards are ahead */
     if (statistics_of(rank, chunk) !=
         want->statistics[rank->cell.first_replica * want->stages + stage])
         world_wrong(world, "other running statistics");
@@ -62,7 +96,12 @@ static void compare_stage(struct world *world, const struct rank *rank, int chun
 
 static void compare_losses(struct world *world, const struct rank *rank, value want) {
     value heard = 0;
-    for (int r = 0; r < world->program->ranks; r++) heard += value_of(VALUE_RANK, (value)r, 0);
+    const struct grid *grid = &world->program->grid;
+    bool own = world->overlaps && list_is_step(rank->list);
+    if (own && rank->cell.position != grid->stages - 1) want = 0;
+    for (int r = 0; r < world->program->ranks; r++)
+        if (!own || grid_cell(grid, r).position == rank->cell.position)
+            heard += value_of(VALUE_RANK, (value)r, 0);
     if (rank->losses != want) world_wrong(world, "other losses");
     if (rank->heard != heard) world_wrong(world, "not all ranks were heard");
 }
@@ -81,6 +120,7 @@ static void compare(struct world *world, struct rank *rank) {
         rank->saved = 0;
     }
     if (!list_is_step(rank->list)) return;
+    if (world->overlaps && world->turn[rank->phase].body < world->turn[rank->phase].first) return;
     if (rank->lockstep_count > 0) world_wrong(world, "passes in lockstep were never run");
     if (rank->stands_in) world_wrong(world, "stands in for part of a pass");
     if (rank->served) world_wrong(world, "a call that was not answered");
@@ -90,14 +130,17 @@ static void compare(struct world *world, struct rank *rank) {
 
 static void compare_norms(struct world *world, const struct rank *rank) {
     for (int s = 0; s < world->step_count; s++)
-        if (rank->norms[s] != world->at[s + 1].norm) world_wrong(world, "another norm");
+        if (rank->norms[s] != (world->overlaps ? world->at[s + 1].stage_norm[rank->cell.position]
+                                               : world->at[s + 1].norm))
+            world_wrong(world, "another norm");
 }
 
 /* Behind the last instruction of a list; false where something is still under way that must not. */
 static bool end_list(struct world *world, struct rank *rank) {
     bool goes_on = list_is_step(rank->list) && list_is_step(world->phases[rank->phase + 1]);
     if (!await_list(world, rank, goes_on)) return false;
-    rank->step += list_is_step(rank->list);
+    const struct turn *turn = &world->turn[rank->phase];
+    rank->step += list_is_step(rank->list) && (!world->overlaps || turn->body >= turn->first);
     compare(world, rank);
     rank->ended = ++rank->phase == world->phase_count;
     if (rank->ended) compare_norms(world, rank);
@@ -112,6 +155,10 @@ static bool go_on(struct world *world, struct rank *rank) {
     const struct instr *instr = &list->items[rank->at];
     if (!instr_may_stand(instr, rank->list))
         return world_wrong(world, "an instruction in another list");
+    if (!world_runs(world, rank, instr)) {
+        rank->at++;
+        return true;
+    }
     if (!rank_run(world, rank, instr)) return false;
     rank->at++;
     return true;
@@ -177,6 +224,7 @@ static void rank_new(struct world *world, int number) {
 }
 
 static void reference_steps(const struct world *world, int count, struct reference *reference) {
+    for (; count > 0 && world->overlaps; count--) reference_step(reference, NULL);
     for (int p = 0; count > 0; p++) {
         if (!list_is_step(world->phases[p])) continue;
         reference_step(reference, world->phases[p] == LIST_LAST ? world->samples : NULL);
@@ -246,7 +294,18 @@ static void world_free(struct world *world) {
 }
 
 const char *judge(const struct program *program, const int64_t *samples, bool shares, bool driven) {
-    struct world world = {.program = program, .samples = samples, .driven = driven};
+    struct world world = {
+        .program = program, .samples = samples, .driven = driven, .overlaps = program->ahead > 0};
+    if (world.overlaps &&
+        (program->grid.chunks > 1 || program->grid.replicas_each > 1 ||
+         program->grid.drivers + program->grid.servers > 0 || program_has_last(program)))
+        return "overlapping steps of a program that the judge does not take";
+    if (2 * program->ahead + 2 > MOST_STEPS) return "more steps ahead than the judge takes";
+    for (int k = 0; k < program->kind_count; k++)
+        for (int c = 0; c < program->kinds[k].chunks; c++)
+            if (program->kinds[k].chunk[c].older > MOST_OLDER ||
+                program->kinds[k].chunk[c].older < 0)
+                return "more versions than the judge takes";
     if (program->ranks > MOST_MEMBERS) return "more ranks than the judge takes";
     if (group_size(&program->grid, GROUP_REPLICAS, 0) > MOST_SLICES)
         return "more replicas than the judge takes";

@@ -1,6 +1,6 @@
 /* Mutants of programs: what the verifier says of each against what the judge says.
  *
- *   mutants COUNT [SEED]
+ *   mutants COUNT [SEED [NAME]]      NAME: of programs in whose names that is
  *
  * None that the judge shows wrong may be accepted, and each refusal must name its rule and one or
  * two instructions or the ranks that wait: else it is printed, and the exit status is 1. The share
@@ -189,6 +189,7 @@ int main(int argc, char **argv) {
     struct report report = {.verbose = getenv("MUTANTS_VERBOSE") != NULL};
     struct case_of *cases = cases_all(&count);
     for (int c = 0; c < count; c++) failed += !check_whole(&cases[c]);
+    if (argc > 3) count = cases_named(cases, count, argv[3]);
     for (int i = 0; i < wanted && failed == 0; i++)
         try_one(&report, &cases[dice_roll(&dice, count)], (enum mutation)(i % MUTATION_COUNT),
                 &dice);

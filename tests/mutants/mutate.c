@@ -26,6 +26,7 @@ struct program *mutant_copy(const struct program *program) {
     memcpy(copy->group, program->group, sizeof copy->group);
     copy->group_count = program->group_count;
     copy->credits = program->credits;
+    copy->ahead = program->ahead;
     copy->sliced = program->sliced;
     copy->lasting = program->lasting;
     memcpy(copy->tie, program->tie, sizeof copy->tie);
@@ -146,7 +147,7 @@ static bool can_have(const struct program *program, const struct rank_program *r
         bool windows = program->sliced & SLICED_GRADIENTS, places = program->sliced & SLICED_PARAMS;
         if (sizes->slots < 1 || sizes->buckets < 1 || sizes->kept < 0 || sizes->kept > 1)
             return false;
-        if (sizes->windows < 0 || sizes->gathered < 0) return false;
+        if (sizes->windows < 0 || sizes->gathered < 0 || sizes->older < 0) return false;
         if ((sizes->windows > 0) != windows || (sizes->gathered > 0) != places) return false;
         if (sizes->windows + sizes->kept > sizes->buckets ||
             sizes->gathered + sizes->kept > sizes->buckets)
@@ -158,11 +159,13 @@ static bool can_have(const struct program *program, const struct rank_program *r
 
 static bool change_size(struct spot *spot) {
     struct chunk_sizes *sizes = &spot->rank->chunk[dice_roll(spot->dice, spot->rank->chunks)];
-    int *const fields[] = {&spot->rank->grads, &sizes->slots,    &sizes->buckets,
-                           &sizes->windows,    &sizes->gathered, &sizes->kept};
-    static const char *const names[] = {"grads", "slots", "buckets", "windows", "gathered", "kept"};
+    int *const fields[] = {&spot->rank->grads, &sizes->slots, &sizes->buckets, &sizes->windows,
+                           &sizes->gathered,   &sizes->kept,  &sizes->older};
+    static const char *const names[] = {"grads",    "slots", "buckets", "windows",
+                                        "gathered", "kept",  "older"};
     int which = dice_roll(spot->dice, spot->program->sliced ? 6 : 3),
         by = dice_roll(spot->dice, 2) ? 1 : -1;
+    if (spot->program->ahead > 0 && dice_roll(spot->dice, 2)) which = 6;
     *fields[which] += by;
     snprintf(spot->what, 160, "rank %d: %s %d", spot->number, names[which], *fields[which]);
     return can_have(spot->program, spot->rank);
@@ -206,6 +209,13 @@ static bool change_header(struct spot *spot) {
     struct program *program = spot->program;
     struct grid *grid = &program->grid;
     int old = 0, now = 0, which = dice_roll(spot->dice, 8);
+    if (program->ahead > 0 && dice_roll(spot->dice, 4) == 0) {
+        old = program->ahead, now = old + (dice_roll(spot->dice, 2) ? 1 : -1);
+        if (now < 0) return false;
+        program->ahead = now;
+        snprintf(spot->what, 160, "ahead %d instead of %d", now, old);
+        return true;
+    }
     bool can = true;
     static const char *const fields[] = {"sum",    "credits", "micro-batches", "v-shape",
                                          "stages", "sliced",  "lasting",       "tied"};

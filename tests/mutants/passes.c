@@ -57,9 +57,29 @@ static bool await_parameters(struct world *world, struct rank *rank, const struc
            await_params(world, rank, params_at(world, rank, tie->stage, tie->bucket));
 }
 
-static bool read_one(struct world *world, const struct rank *rank, int stage, int bucket, int as,
-                     value *read) {
-    value found = params_value(world, params_at(world, rank, stage, bucket));
+/* Which version a pass of a step names: after how many updates it was there. */
+static int version_of(const struct world *world, const struct rank *rank,
+                      const struct instr *instr) {
+    int behind = instr->version == INSTR_ALL ? 0 : instr->version,
+        version = world_step(world, rank, instr) - behind;
+    return version < 0 ? 0 : version;
+}
+
+/* The newest, or one of those that are kept. */
+static value version_value(struct world *world, const struct rank *rank, const struct instr *instr,
+                           const struct param_bucket *params) {
+    int before = list_is_step(rank->list) ? rank->updates - version_of(world, rank, instr) : 0;
+    if (before == 0) return params_value(world, params);
+    if (before < 0 || before > sizes_of(world, rank, instr)->older) {
+        world_wrong(world, "a version that is not there");
+        return VALUE_NONE;
+    }
+    return params->older[before - 1];
+}
+
+static bool read_one(struct world *world, const struct rank *rank, const struct instr *instr,
+                     int stage, int bucket, int as, value *read) {
+    value found = version_value(world, rank, instr, params_at(world, rank, stage, bucket));
     if (!found) return world_wrong(world, "reads parameters that are not there");
     *read += reference_read(as, found);
     return true;
@@ -73,13 +93,13 @@ static bool read_parameters(struct world *world, const struct rank *rank, const 
     const struct program_tie *tie = program_tie_of(world->program, instr->stage);
     value beside = 0;
     for (int b = span.first; b < span.end; b++)
-        if (!read_one(world, rank, instr->stage, b, b, read)) return false;
+        if (!read_one(world, rank, instr, instr->stage, b, b, read)) return false;
     if (touches_kept(world, rank, instr) &&
-        !read_one(world, rank, instr->stage, last, last, &beside))
+        !read_one(world, rank, instr, instr->stage, last, last, &beside))
         return false;
     if (!tie || tie_is_apart(tie) || tie->other != instr->stage) return true;
     value *once = span.first == 0 ? read : &beside;
-    return read_one(world, rank, tie->stage, tie->bucket, INSTR_ALL, once);
+    return read_one(world, rank, instr, tie->stage, tie->bucket, INSTR_ALL, once);
 }
 
 /* --- gradients of weights, use by use --- */
@@ -219,6 +239,7 @@ static void end_forward(struct world *world, struct rank *rank, const struct ins
     slot->output = value_of(VALUE_OUTPUT, slot->forward, 0);
     slot->gradient = VALUE_NONE;
     slot->read = 0;
+    slot->version = version_of(world, rank, instr);
     if (instr->stage == world_stages(world) - 1) rank->losses += reference_loss(slot->forward);
 }
 
@@ -235,7 +256,7 @@ static bool keep_form(struct world *world, struct rank *rank, const struct instr
 
 static bool can_forward(struct world *world, struct rank *rank, const struct instr *instr) {
     struct slot *slot = slot_of(world, rank, instr);
-    if (slot->micro < 0 || slot->micro != instr->micro)
+    if (slot->micro < 0 || slot->micro != world_micro(world, rank, instr))
         return world_wrong(world, "forward of a micro-batch that is not there");
     if (instr->stage > 0 && !slot->received)
         return world_wrong(world, "forward before the tensors came");
@@ -269,9 +290,12 @@ bool run_again(struct world *world, struct rank *rank, const struct instr *instr
     struct slot *slot = slot_of(world, rank, instr);
     value read = 0;
     if (!await_parameters(world, rank, instr) || !await_slot(world, rank, slot)) return false;
-    if (slot->micro < 0 || slot->micro != instr->micro || !slot->forward || !slot->form)
+    if (slot->micro < 0 || slot->micro != world_micro(world, rank, instr) || !slot->forward ||
+        !slot->form)
         return world_wrong(world, "runs again what was not run, or is there");
     if (!read_parameters(world, rank, instr, &read)) return false;
+    if (version_of(world, rank, instr) != slot->version)
+        return world_wrong(world, "runs again with other parameters");
     slot->output = VALUE_NONE;
     return make_again(world, rank, instr);
 }
@@ -290,7 +314,7 @@ static bool has_activations(const struct world *world, const struct rank *rank,
 
 static bool can_backward(struct world *world, struct rank *rank, const struct instr *instr) {
     struct slot *slot = slot_of(world, rank, instr);
-    if (slot->micro < 0 || slot->micro != instr->micro)
+    if (slot->micro < 0 || slot->micro != world_micro(world, rank, instr))
         return world_wrong(world, "backward of a micro-batch that is not there");
     if (instr->op == INSTR_W) {
         if (!slot->kept) return world_wrong(world, "W before I");

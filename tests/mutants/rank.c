@@ -32,7 +32,8 @@ static int limit_of(const struct world *world, const struct rank *rank, const st
     case 's': return world_stages(world);
     case 'm':
         if (call) return program->micro_batches;
-        return round ? 1 : rank->cell.replica_count * program->micro_batches;
+        return round ? 1 : rank->cell.replica_count * program->micro_batches * (1 + program->ahead);
+    case 'v': return round ? 1 : INT16_MAX;
     case 'a': return round ? 1 : sizes->slots;
     case 'e':
     case 'b': return sizes->buckets;
@@ -75,9 +76,33 @@ static bool operands_fit(struct world *world, const struct rank *rank, const str
 
 struct slot *slot_of(const struct world *world, const struct rank *rank,
                      const struct instr *instr) {
-    int index = instr->slot;
+    int index = instr->slot, slots = sizes_of(world, rank, instr)->slots;
+    if (world->overlaps && list_is_step(rank->list)) {
+        index += world->turn[rank->phase].body * world->program->micro_batches;
+        while (index < 0) index += slots;
+        index %= slots;
+    }
     for (int c = 0; c < chunk_of(world, instr); c++) index += rank->own->chunk[c].slots;
     return &rank->slots[index];
+}
+
+int world_step(const struct world *world, const struct rank *rank, const struct instr *instr) {
+    if (!world->overlaps || !list_is_step(rank->list)) return rank->step;
+    bool counts = strchr(instr_row(instr)->operands, 'm');
+    return world->turn[rank->phase].body +
+           (counts ? instr->micro / world->program->micro_batches : 0);
+}
+
+int world_micro(const struct world *world, const struct rank *rank, const struct instr *instr) {
+    if (!world->overlaps || !list_is_step(rank->list)) return instr->micro;
+    return world->turn[rank->phase].body * world->program->micro_batches + instr->micro;
+}
+
+bool world_runs(const struct world *world, const struct rank *rank, const struct instr *instr) {
+    if (!world->overlaps || !list_is_step(rank->list)) return true;
+    const struct turn *turn = &world->turn[rank->phase];
+    int step = world_step(world, rank, instr);
+    return step >= turn->first && step < turn->end;
 }
 
 /* The micro-batch of the step that a rank's own is. */
@@ -98,10 +123,12 @@ static bool run_load(struct world *world, struct rank *rank, const struct instr 
     if (!await_slot(world, rank, slot)) return false;
     if (!round && !world_present(world, rank, instr->micro))
         return world_wrong(world, "loads a micro-batch without samples");
+    int number = world->overlaps ? world_step(world, rank, instr) : 0,
+        micro = world->overlaps ? instr->micro % world->program->micro_batches : instr->micro;
     *slot = (struct slot){
-        .micro = instr->micro,
+        .micro = world_micro(world, rank, instr),
         .samples = round ? reference_round(pipeline, rank->round)
-                         : reference_samples(global_micro(world, rank, instr->micro)),
+                         : reference_samples(global_micro(world, rank, micro), number),
     };
     return true;
 }
@@ -123,7 +150,7 @@ static bool run_message(struct world *world, struct rank *rank, const struct ins
     struct wire like = wire_of(rank, instr);
     if (like.cut < 0 || like.cut >= world_stages(world) - 1)
         return world_wrong(world, "a message beyond the model");
-    if (slot->micro < 0 || slot->micro != instr->micro)
+    if (slot->micro < 0 || slot->micro != world_micro(world, rank, instr))
         return world_wrong(world, "a message of a slot that holds something else");
     int wire = wire_find(world, like), number;
     if (instr->op == INSTR_RECV_F || instr->op == INSTR_RECV_B) {
@@ -132,7 +159,7 @@ static bool run_message(struct world *world, struct rank *rank, const struct ins
         value sent = instr->op == INSTR_SEND_F ? slot->output : slot->input_gradient;
         if (!sent) return world_wrong(world, "sends what was not made");
         number = world->wires[wire].sent;
-        wire_send(world, wire, (struct message){sent, instr->micro});
+        wire_send(world, wire, (struct message){sent, world_micro(world, rank, instr)});
     }
     slot->posted = (struct under_way){.instr = instr, .wire = wire, .number = number};
     return true;

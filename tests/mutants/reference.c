@@ -8,8 +8,8 @@
 
 /* --- expressions --- */
 
-value reference_samples(int micro) {
-    return value_of(VALUE_SAMPLES, (value)micro, 0);
+value reference_samples(int micro, int step) {
+    return value_of(VALUE_SAMPLES, (value)micro, (value)step);
 }
 
 value reference_round(int pipeline, int round) {
@@ -137,12 +137,17 @@ struct reference reference_new(const struct program *program, bool shares,
                                   .stages = stages,
                                   .shape = MEM_ARRAY(struct stage_shape, stages),
                                   .first = MEM_ARRAY(int, stages + 1),
+                                  .overlaps = program->ahead > 0,
+                                  .older = MEM_ARRAY(int, stages),
+                                  .stage_norm = MEM_ARRAY(value, stages),
                                   .statistics = MEM_ARRAY(value, stages * grid->replicas)};
     memcpy(reference.shape, shape, (size_t)stages * sizeof *shape);
     for (int s = 0; s < stages; s++) reference.first[s + 1] = reference.first[s] + shape[s].buckets;
     reference.buckets = reference.first[stages];
     reference.params = MEM_ARRAY(value, reference.buckets);
     for (int s = 0; s < stages; s++) {
+        const struct rank_program *own = program_of(program, grid_owner(grid, s, 0));
+        reference.older[s] = own->chunk[grid_chunk(grid, s)].older;
         for (int r = 0; r < grid->replicas; r++)
             reference.statistics[r * stages + s] = reference_statistics(grid_owner(grid, s, 0), s);
         for (int b = 0; b < shape[s].buckets; b++)
@@ -157,6 +162,9 @@ void reference_free(struct reference *reference) {
     free(reference->first);
     free(reference->params);
     free(reference->statistics);
+    free(reference->older);
+    free(reference->stage_norm);
+    free(reference->past);
 }
 
 static bool present(const struct reference *reference, int micro) {
@@ -188,15 +196,21 @@ static void move_statistics(struct reference *reference, int stage, const value 
     }
 }
 
-static value read_params(const struct reference *reference, int stage) {
+static value read_params(const struct reference *reference, int stage, const value *params) {
     const struct program_tie *tie = program_tie_of(reference->program, stage);
     value read = 0;
     for (int b = 0; b < reference->shape[stage].buckets; b++)
-        read += reference_read(b, reference->params[reference->first[stage] + b]);
+        read += reference_read(b, params[reference->first[stage] + b]);
     if (tie && !tie_is_apart(tie) && tie->other == stage)
-        read += reference_read(INSTR_ALL,
-                               reference->params[reference->first[tie->stage] + tie->bucket]);
+        read += reference_read(INSTR_ALL, params[reference->first[tie->stage] + tie->bucket]);
     return read;
+}
+
+/* The parameters that the step is made with: those of so many updates ago, or the first. */
+static value read_older(const struct reference *reference, int stage) {
+    int version = reference->step - reference->older[stage];
+    return read_params(reference, stage,
+                       reference->past + (version < 0 ? 0 : version) * reference->buckets);
 }
 
 struct step {
@@ -306,8 +320,9 @@ static value gradient_of(const struct reference *reference, const struct step *s
 
 /* --- passes --- */
 
-static value seed_of(const struct reference *reference) {
+static value seed_of(const struct reference *reference, int micro) {
     value seed = 0;
+    if (reference->overlaps) return reference_labels(micro / reference->micros);
     for (int r = 0; r < reference->grid.replicas; r++) seed += reference_labels(r);
     return seed;
 }
@@ -315,9 +330,10 @@ static value seed_of(const struct reference *reference) {
 static void run_forward(struct reference *reference, struct step *step) {
     reference->losses = 0;
     for (int s = 0; s < reference->stages; s++) {
-        value *forward = step->forward + s * step->total, read = read_params(reference, s);
+        value *forward = step->forward + s * step->total, read = read_older(reference, s);
+        int number = reference->overlaps ? reference->step : 0;
         for (int m = 0; m < step->total; m++)
-            step->pass[m] = reference_pass(s, reference_samples(m), step->input[m]);
+            step->pass[m] = reference_pass(s, reference_samples(m, number), step->input[m]);
         for (int m = 0; m < step->total; m++) {
             if (!present(reference, m)) continue;
             forward[m] =
@@ -331,10 +347,10 @@ static void run_forward(struct reference *reference, struct step *step) {
 
 /* Stages from the last to the first. */
 static void run_backward(struct reference *reference, struct step *step) {
-    for (int m = 0; m < step->total; m++) step->gradient[m] = seed_of(reference);
+    for (int m = 0; m < step->total; m++) step->gradient[m] = seed_of(reference, m);
     for (int s = reference->stages - 1; s >= 0; s--) {
         const value *forward = step->forward + s * step->total;
-        value *kept = step->kept + s * step->total, read = read_params(reference, s);
+        value *kept = step->kept + s * step->total, read = read_older(reference, s);
         for (int m = 0; m < step->total; m++)
             step->pass[m] = reference_pass(s, forward[m], step->gradient[m]);
         for (int m = 0; m < step->total; m++) {
@@ -349,12 +365,14 @@ static void update(struct reference *reference, const struct step *step) {
     int slices = group_size(&reference->grid, GROUP_REPLICAS, 0);
     value squares = 0, *gradient = MEM_ARRAY(value, reference->buckets);
     for (int s = 0; s < reference->stages; s++) {
+        value before = squares;
         for (int b = 0; b < reference->shape[s].buckets; b++) {
             value *of = &gradient[reference->first[s] + b];
             *of = gradient_of(reference, step, s, b);
             for (int i = 0; i < slices && !reference_is_copy(reference->program, s, b); i++)
                 squares += reference_squares(s, b, i, *of);
         }
+        reference->stage_norm[s] = value_of(VALUE_NORM, squares - before, 0);
     }
     reference->norm = value_of(VALUE_NORM, squares, 0);
     value scale =
@@ -372,7 +390,8 @@ static void evaluate(struct reference *reference) {
         value samples = reference_round(i / ROUNDS, i % ROUNDS), input = 0, forward = 0;
         for (int s = 0; s < reference->stages; s++) {
             forward = reference_evaluated(reference_pass(s, samples, input),
-                                          read_params(reference, s), reference->statistics[s]);
+                                          read_params(reference, s, reference->params),
+                                          reference->statistics[s]);
             input = value_of(VALUE_OUTPUT, forward, 0);
         }
         reference->evaluation += reference_loss(forward);
@@ -382,6 +401,12 @@ static void evaluate(struct reference *reference) {
 void reference_step(struct reference *reference, const int64_t *samples) {
     int total = reference->grid.replicas * reference->micros;
     reference->samples = samples;
+    size_t bytes = (size_t)reference->buckets * sizeof(value);
+    value *past = MEM_ARRAY(value, (reference->step + 1) * reference->buckets + 1);
+    if (reference->past) memcpy(past, reference->past, (size_t)reference->step * bytes);
+    memcpy(past + reference->step * reference->buckets, reference->params, bytes);
+    free(reference->past);
+    reference->past = past;
     struct step step = {.total = total,
                         .forward = MEM_ARRAY(value, reference->stages * total),
                         .kept = MEM_ARRAY(value, reference->stages * total),
@@ -391,6 +416,7 @@ void reference_step(struct reference *reference, const int64_t *samples) {
     run_forward(reference, &step);
     run_backward(reference, &step);
     update(reference, &step);
+    reference->step++;
     evaluate(reference);
     free(step.forward);
     free(step.kept);

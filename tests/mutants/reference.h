@@ -29,7 +29,12 @@ struct reference {
     value *params;                  /* per bucket: now */
     value *statistics;              /* running, per replica and stage: now */
     value norm, losses, evaluation; /* of the last step; of an evaluation behind it */
+    value *stage_norm;              /* per stage: of its own gradients */
     int stages, buckets;
+    bool overlaps; /* losses and labels are a replica's own, and samples differ from step to step */
+    int step;      /* so many were made */
+    int *older;    /* per stage: so many updates before a step were its parameters made */
+    value *past;   /* per step, then per bucket: the parameters before it */
 };
 
 /* Local. Before the first step; `shape` per stage is copied. reference_free gives it back. */
@@ -40,7 +45,7 @@ void reference_free(struct reference *reference);
 void reference_step(struct reference *reference, const int64_t *samples);
 
 /* The parts that the judge builds alike from what ranks really hold. */
-value reference_samples(int micro);
+value reference_samples(int micro, int step);
 value reference_round(int pipeline, int round);
 value reference_params(const struct program *program, int rank, int stage, int bucket);
 value reference_statistics(int rank, int stage);

@@ -4,59 +4,13 @@
 
 #include "program/program.h"
 #include "reference.h"
+#include "wires.h"
 
-enum { MOST_STEPS = 6, MOST_MEMBERS = 32, MOST_SLICES = 8, MOST_LOCKSTEP = 64 };
-
-/* One operation of a group. */
-enum meeting_kind {
-    MEETING_LABELS,
-    MEETING_REPORT,
-    MEETING_NORM,
-    MEETING_REDUCE,
-    MEETING_SCATTER,
-    MEETING_JOIN,
-    MEETING_GATHER,
-    MEETING_PASS,
-    MEETING_STANDING /* and one for each instruction that waits where it stands */
-};
-struct meeting {
-    int kind;
-    int64_t detail; /* must be the same for all */
-    int arrived;
-    value given[MOST_MEMBERS], also[MOST_MEMBERS];
-    value *first; /* running statistics of the first member, where they are given to all */
-};
-struct meeting_group {
-    struct meeting *items;
-    int count, members;
-    size_t capacity;
-};
-
-struct message {
-    value value;
-    int micro;
-};
-/* From one rank to another, of one cut and direction; of calls, the cut is CALLS. */
-enum { CALLS = -1 };
-struct wire {
-    int from, to, cut;
-    bool backward;
-    struct message *items;
-    int sent, posted, released; /* sends posted; receives posted; messages given back */
-    size_t capacity;
-};
-
-/* What was posted on a buffer and is not awaited yet. */
-struct under_way {
-    const struct instr *instr; /* NULL: nothing */
-    struct meeting_group *group;
-    int wire; /* -1: none */
-    int number;
-    int step; /* that posted it */
-};
+enum { MOST_STEPS = 12, MOST_PHASES = 40, MOST_OLDER = 8, MOST_SLICES = 8, MOST_LOCKSTEP = 64 };
 
 struct slot {
-    int micro; /* loaded, or -1 */
+    int micro;   /* loaded, or -1; counted through all steps where they overlap */
+    int version; /* that its forward has read: after so many updates */
     value samples, received, forward, output, gradient, kept, input_gradient, shared;
     value read;        /* of the parameters, by the pass under way */
     unsigned form;     /* INSTR_AGAIN of its forward: what is not kept */
@@ -76,12 +30,14 @@ struct bucket {
 /* Of parameters: slice by slice what the rank holds, and what it gathered. */
 struct param_bucket {
     value own[MOST_SLICES], whole[MOST_SLICES], collected[MOST_SLICES];
-    bool there; /* gathered, and not freed */
+    value older[MOST_OLDER]; /* before the last update, the one before that ... */
+    bool there;              /* gathered, and not freed */
     struct under_way posted;
 };
 
 struct rank {
     int number, phase, at, step, round;
+    int updates; /* so far */
     enum list_name list;
     const struct rank_program *own;
     struct grid_cell cell;
@@ -115,6 +71,13 @@ struct world {
     const int64_t *samples;       /* of the short last step */
     const enum list_name *phases; /* the lists that are run, in order; how many, and steps: */
     int phase_count, step_count;
+    /* Where steps overlap, per phase: the step of a body, and the steps that the pipeline runs from
+     * when it is filled until it is drained. */
+    struct turn {
+        int body, first, end;
+    } turn[MOST_PHASES];
+    enum list_name overlapping[MOST_PHASES];
+    bool overlaps;
     bool driven;                         /* passes are run on calls */
     int slices;                          /* ranks that hold a stage */
     struct reference at[MOST_STEPS + 1]; /* before the first step, behind each */
@@ -132,6 +95,11 @@ bool world_wrong(struct world *world, const char *why);
 bool world_present(const struct world *world, const struct rank *rank, int micro);
 int world_stages(const struct world *world);
 bool world_slices(const struct world *world, unsigned what);
+/* Local. Where steps overlap: the step that an instruction belongs to, its micro-batch counted
+ * through all steps; else the step, and its operand. Whether it is run. */
+int world_step(const struct world *world, const struct rank *rank, const struct instr *instr);
+int world_micro(const struct world *world, const struct rank *rank, const struct instr *instr);
+bool world_runs(const struct world *world, const struct rank *rank, const struct instr *instr);
 /* Local. Posts the rank's next operation of a group; its number. */
 int group_post(struct world *world, struct rank *rank, int group, int kind, int64_t detail,
                value given, value also);

@@ -17,6 +17,15 @@ for costs in "" "--hetero base=1ms,slow=1:2,transient=0.3:500us,link=0:1:200us:1
     for schedule in $(sed -n 's/^PIPELINE(\(.*\))$/\1/p' "$ROOT/src/program/pipeline.def" | tr _ -); do
         for grid in 2x1 2x2; do
             stages=${grid%x*} replicas=${grid#*x} more=0
+            case $schedule in
+            pipedream*) # steps overlap: a mean of steps, and a replay of the rule
+                micros=1
+                [ "$schedule" = pipedream ] || micros=4
+                long="${common%3}12"
+                echo "$((stages * replicas)) $long --strategy $schedule --stages $stages --replicas $replicas --micro-batches $micros --clock virtual $costs | replay $long --drop-last --clip 0 --deal ${replicas}x$micros"
+                continue
+                ;;
+            esac
             [ "$schedule" = rpc ] && { more=1; [ "$replicas" = 1 ] || continue; }
             echo "$((stages * replicas + more)) $common --strategy $schedule --stages $stages --replicas $replicas --micro-batches 4 --clock virtual $costs | $common --deal ${replicas}x4"
         done

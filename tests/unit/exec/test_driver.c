@@ -66,7 +66,10 @@ static struct rank_set *ranks_open(void) {
     return set;
 }
 
+/* An engine that was opened has taken the communicator. */
 static void ranks_free(struct rank_set **set) {
+    for (int r = 0; r < RANKS; r++)
+        if (!(*set)->member[r].engine) comm_close(&(*set)->member[r].comm);
     for (int r = 0; r < RANKS; r++) engine_close(&(*set)->member[r].engine);
     for (int r = 0; r < RANKS; r++) plan_free(&(*set)->member[r].plan);
     dataset_free(&(*set)->dataset);

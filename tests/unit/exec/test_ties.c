@@ -105,7 +105,10 @@ static void ranks_run(struct rank_set *set) {
     for (int r = 0; r < set->ranks; r++) cr_assert_eq(set->member[r].status, STATUS_OK);
 }
 
+/* An engine that was opened has taken the communicator. */
 static void ranks_free(struct rank_set *set) {
+    for (int r = 0; r < set->ranks; r++)
+        if (!set->member[r].engine) comm_close(&set->member[r].comm);
     for (int r = 0; r < set->ranks; r++) engine_close(&set->member[r].engine);
     for (int r = set->ranks - 1; r >= 0; r--) kit_plan_free(&set->member[r].planned);
     options_free(&set->options);

@@ -1,4 +1,4 @@
-/* Rule 33: operations on buckets that are done in the order posted, as NCCL does them. */
+/* Rule 35: operations on buckets that are done in the order posted, as NCCL does them. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -48,6 +48,6 @@ Test(program_in_order, a_program_that_only_groups_of_their_own_can_run) {
     enum status status = program_verify_in_order(program, NULL);
     log_capture(NULL, 0);
     cr_expect_eq(status, STATUS_USAGE);
-    cr_expect(strstr(log, "rule 33"), "%s", log);
+    cr_expect(strstr(log, "rule 35"), "%s", log);
     program_free(&program);
 }

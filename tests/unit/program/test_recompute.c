@@ -83,6 +83,7 @@ static void check_rank(const struct program *program, int rank, enum recompute_p
 Test(program_recompute, every_schedule_makes_again_what_it_does_not_keep) {
     static const int micros[] = {1, 3, 4};
     for (int p = 0; p < pipeline_count(); p++) {
+        if (pipeline_at(p)->older) continue; /* steps overlap: see test_ahead.c */
         for (int i = 0; i < 3 * 3 * RECOMPUTE_POLICY_COUNT; i++) {
             int stages = 1 + i / 3 % 3;
             enum recompute_policy policy = (enum recompute_policy)(i / 9);

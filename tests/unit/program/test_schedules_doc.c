@@ -88,6 +88,7 @@ static char *picture(const struct pipe *pipe) {
 Test(program_schedules_doc, pictures) {
     for (int i = 0; i < pipeline_count(); i++) {
         const char *name = pipeline_at(i)->name;
+        if (pipeline_at(i)->older) continue; /* steps overlap: see test_ahead.c */
         struct pipe pipe = pipe_new(name, RANKS, 0, micros_of(name));
         char *drawn = picture(&pipe);
         expect_in_page(drawn);
@@ -100,6 +101,7 @@ Test(program_schedules_doc, pictures) {
 
 Test(program_schedules_doc, figures) {
     for (int i = 0; i < pipeline_count(); i++) {
+        if (pipeline_at(i)->older) continue; /* steps overlap: see test_ahead.c */
         struct pipe pipe = pipe_new(pipeline_at(i)->name, 8, 0, 32);
         double each = 1.0 / pipe.shape.chunks; /* the positions' work is the same for all */
         struct replay_times near = pipe_times(&pipe, (struct pipe_costs){each, each, each, 0});

@@ -65,6 +65,7 @@ static void each_shape(void (*check)(const struct shape *of)) {
     static const int64_t one_left[8] = {1, 0, 0, 0, 0, 0, 0, 0};
     for (int s = 0; s < pipeline_count(); s++) {
         const struct pipeline_schedule *schedule = pipeline_at(s);
+        if (schedule->older) continue; /* steps overlap: see test_ahead.c */
         for (int stages = 1; stages <= 4; stages++) {
             if (stages * schedule->chunks == 1) continue;
             for (int i = 0; i < 12; i++)

@@ -113,6 +113,7 @@ Test(sim_live, any_order_of_ranks_gives_the_times_of_the_simulator) {
     for (int i = 0; i < pipeline_count(); i++) {
         const char *name = pipeline_at(i)->name;
         struct sim_case one = {name, 2, 0, 1, 4, 0, 0}, many = {name, 2, 0, 2, 4, 2, 1};
+        if (pipeline_at(i)->older) continue;  /* steps overlap: see test_ahead.c */
         if (pipeline_at(i)->driven) continue; /* the kit has none */
         for (uint64_t key = 0; key < 3; key++) {
             compare(&one, NULL, key);

@@ -229,6 +229,7 @@ static void every_slicing(struct shape shape) {
 
 Test(sync_zero, every_schedule_is_proved) {
     for (int i = -1; i < pipeline_count(); i++) {
+        if (i >= 0 && pipeline_at(i)->older) continue; /* steps overlap: see test_ahead.c */
         struct shape shape = {.schedule = i < 0 ? "single" : pipeline_at(i)->name};
         for (shape.stages = 1; shape.stages <= (i < 0 ? 1 : 2); shape.stages++)
             for (shape.replicas = 2; shape.replicas <= 3; shape.replicas++)

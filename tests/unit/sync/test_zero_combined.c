@@ -114,6 +114,7 @@ Test(sync_zero_combined, what_stages_share_is_sliced_with_every_schedule) {
                                     SLICED_STATE | SLICED_PARAMS, ALL_SLICED};
     for (int p = 0; p < pipeline_count(); p++) {
         if (strcmp(pipeline_at(p)->name, "rpc") == 0) continue; /* has one replica */
+        if (pipeline_at(p)->older) continue; /* steps overlap: see test_ahead.c */
         for (int i = 0; i < 4 * 3; i++) {
             struct program *program = sharing(pipeline_at(p)->name, 1 + i / 4 * 2, sets[i % 4]);
             cr_expect_eq(program_verify(program, NULL), STATUS_OK,

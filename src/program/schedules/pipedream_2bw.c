@@ -1,0 +1,26 @@
+/* PipeDream-2BW: 1f1b that is never flushed, with an update after M micro-batches, at least as many
+ * as there are stages. Forwards run ahead into the next step only, so every stage keeps two
+ * versions of its parameters, and a step's gradients are those at the version before the newest:
+ * W(t+1) = W(t)
+ * - lr * g(W(t-1)), the same delay on all stages. */
+#include "program/pipeline.h"
+
+static int one(const struct pipeline_shape *shape, int position) {
+    (void)shape, (void)position;
+    return 1;
+}
+
+static void pipedream_2bw_order(struct pipeline_writer *writer) {
+    pipeline_run_ahead(writer, writer->shape.positions - 1 - writer->position);
+    for (int m = 0; m < writer->shape.micro_batches; m++) {
+        pipeline_put(writer, INSTR_F, 0);
+        pipeline_put(writer, INSTR_B, 0);
+    }
+}
+
+const struct pipeline_schedule pipeline_pipedream_2bw = {
+    .name = "pipedream-2bw",
+    .help = "forward and backward in turn, never flushed, an update after --micro-batches",
+    .chunks = 1,
+    .older = one,
+    .order = pipedream_2bw_order};
