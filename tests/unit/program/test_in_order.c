@@ -31,7 +31,8 @@ static struct program *tied(const char *name, int stages, const char *sync, unsi
 Test(program_in_order, sums_of_every_schedule_may_be) {
     for (int s = 0; s < pipeline_count(); s++) {
         const char *name = pipeline_at(s)->name;
-        if (pipeline_at(s)->chunks == 0) continue;
+        if (pipeline_at(s)->chunks == 0 || pipeline_at(s)->older)
+            continue; /* never flushed: on CPUs */
         struct program *program = tied(name, 2, "allreduce", 0);
         cr_expect_eq(program_verify_in_order(program, NULL), STATUS_OK, "%s", name);
         program_free(&program);
