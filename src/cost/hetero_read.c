@@ -11,8 +11,9 @@
 #include "cost/hetero.h"
 
 #define TIME_MAX 1e3     /* seconds, of base, transient and link */
-#define FACTOR_MAX 1e9   /* of slow */
-#define SPEED_MAX 1e3    /* of a trace */
+#define FACTOR_MAX 1e6   /* of slow: with the longest base 10^18 ns, which a clock can count */
+#define SPEED_MIN 1e-3   /* of a trace; near 0 a pass would outlast the clock's nanoseconds */
+#define SPEED_MAX 1e3    /* likewise */
 #define SCALE_MAX 1e9    /* likewise */
 #define SECONDS_MAX 1e12 /* likewise */
 enum { TRACE_BYTES_MAX = 64 << 20 };
@@ -173,8 +174,8 @@ static enum status read_line(struct reading *reading, const struct line *line, c
     if (!number_real(seconds, &at) || at < 0 || at > SECONDS_MAX)
         return refuse_field(line, "seconds", seconds, "a number from 0 to 1e12");
     if (!read_rank(rank, &row.rank)) return refuse_field(line, "rank", rank, "a rank, from 0");
-    if (!number_real(speed, &row.speed) || row.speed <= 0 || row.speed > SPEED_MAX)
-        return refuse_field(line, "speed", speed, "a number above 0, at most 1000");
+    if (!number_real(speed, &row.speed) || row.speed < SPEED_MIN || row.speed > SPEED_MAX)
+        return refuse_field(line, "speed", speed, "a number from 0.001 to 1000");
     row.from_ns = at * line->scale * 1e9;
     law->speed = mem_grow(law->speed, &reading->speed_capacity, law->speed_count + 1, sizeof row);
     law->speed[law->speed_count++] = row;
@@ -219,9 +220,10 @@ static enum status read_trace(struct reading *reading, char *value) {
     struct bytes bytes;
     if (reading->traced) return refuse_twice(reading, "trace");
     reading->traced = true;
+    SCOPED_FREE char *given = mem_text(value);
     char *path = split_scale(value, &scale);
     if (!*path || scale <= 0 || scale > SCALE_MAX)
-        return refuse(reading, "trace", value,
+        return refuse(reading, "trace", given,
                       "a file and perhaps a scale above 0, such as t.csv:0.001");
     TRY(file_read(path, TRACE_BYTES_MAX, &bytes));
     bool text = strlen((char *)bytes.data) == bytes.count;

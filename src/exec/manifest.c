@@ -274,13 +274,19 @@ static const char *fact_shown(const char *key, const char *value, char text[FACT
     return text;
 }
 
+/* Of an option that there was not yet when the checkpoint was made. */
+static const char *value_before(const char *key) {
+    enum option_id id;
+    return option_find(key, &id) ? option_rows[id].initial : "(nothing)";
+}
+
 enum status manifest_compare(const struct manifest *manifest, const struct checkpoint_fact *facts,
                              int fact_count, const char *where) {
     for (int i = 0; i < fact_count; i++) {
         const char *then = fact_value(manifest, facts[i].key), *now = facts[i].value;
         char before[FACT_SHOWN_BYTES], after[FACT_SHOWN_BYTES];
         if (!then && facts[i].kind != FACT_FIXED) continue; /* older than this fact */
-        if (!then) then = "(nothing)";
+        if (!then) then = value_before(facts[i].key);
         if (strcmp(then, now) == 0) continue;
         if (facts[i].kind == FACT_FIXED)
             return fail(STATUS_USAGE,

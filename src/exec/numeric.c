@@ -179,41 +179,61 @@ static void blame(struct engine *engine, bool here) {
     comm_blame(engine->comm, whose);
 }
 
-static const char hint[] = "  a lower --lr or --clip may help";
+/* Where steps overlap gradients are not clipped. */
+static const char *hint_of(const struct engine *engine) {
+    return engine->plan->program->ahead > 0 ? "  a lower --lr may help"
+                                            : "  a lower --lr or --clip may help";
+}
+
+struct moment {
+    char text[48];
+};
+
+/* "step 7", counted as progress and metrics do; where steps overlap, "step 7, stage 1": others are
+ * at other steps. */
+static struct moment moment_of(const struct engine *engine, const struct step *step) {
+    struct moment moment;
+    char stage[24] = "";
+    if (engine->plan->program->ahead > 0)
+        snprintf(stage, sizeof stage, ", stage %d", engine->plan->config.cell.position);
+    snprintf(moment.text, sizeof moment.text, "step %lld%s", (long long)step->number + 1, stage);
+    return moment;
+}
 
 /* Stages pass on what is not finite, so many ranks may have it; one that has it in a parameter says
  * so itself. Of the others the one with the loss is named. */
 static enum status failure_of_stages(struct engine *engine, const char *what, double value) {
     const struct run_config *config = &engine->plan->config;
-    const char *param = numeric_bad_gradient(engine, 0);
-    blame(engine, !isfinite(tally_loss(&engine->step->share.tally,
-                                       engine->plan->micro[0].graph->loss_count)));
-    if (engine->plan->program->ahead > 0) /* no training of one device would show it */
-        return fail(STATUS_NUMERIC,
-                    "step %lld, stage %d: %s is %g: parameters of this rank are finite%s%s%s\n%s",
-                    (long long)engine->step->number + 1, config->cell.position, what, value,
-                    param ? ", the gradient of " : "", param ? param : "", param ? " is not" : "",
-                    hint);
+    const char *param = numeric_bad_gradient(engine, 0), *hint = hint_of(engine);
+    bool overlaps = engine->plan->program->ahead > 0;
+    struct moment moment = moment_of(engine, engine->step);
+    const char *when = moment.text;
+    blame(engine, (overlaps && config->replicas == 1) || /* no other rank has these gradients */
+                      !isfinite(tally_loss(&engine->step->share.tally,
+                                           engine->plan->micro[0].graph->loss_count)));
+    if (overlaps) /* no training of one device would show it */
+        return fail(STATUS_NUMERIC, "%s: %s is %g: parameters of this rank are finite%s%s%s\n%s",
+                    when, what, value, param ? ", the gradient of " : "", param ? param : "",
+                    param ? " is not" : "", hint);
     return fail(STATUS_NUMERIC,
-                "step %lld: %s is %g: parameters of this rank are finite%s%s%s\n"
+                "%s: %s is %g: parameters of this rank are finite%s%s%s\n"
                 "  --resume with --strategy single --stages 1 -n 1 --deal %dx%d finds the first "
                 "tensor that is not\n%s",
-                (long long)engine->step->number + 1, what, value, param ? ", the gradient of " : "",
-                param ? param : "", param ? " is not" : "", config->grid.replicas,
-                config->micro_batches, hint);
+                when, what, value, param ? ", the gradient of " : "", param ? param : "",
+                param ? " is not" : "", config->grid.replicas, config->micro_batches, hint);
 }
 
 enum status numeric_failure(struct engine *engine, const char *what, double value) {
-    long long step = (long long)engine->step->number + 1; /* as progress and metrics count */
+    const struct moment moment = moment_of(engine, engine->step);
+    const char *step = moment.text, *hint = hint_of(engine);
     if (isnan(value)) value = NAN; /* its sign means nothing, and printf shows it */
     int bad;
     TRY(queues_await(engine)); /* also for steps behind this one, which change no parameter */
     const char *param = bad_param(engine, &bad);
     if (param) {
         blame(engine, true);
-        return fail(STATUS_NUMERIC,
-                    "step %lld: %s is %g: parameter %s, read by %s, is not finite %s\n%s", step,
-                    what, value, param, reader_of(engine->plan->micro[0].graph, bad),
+        return fail(STATUS_NUMERIC, "%s: %s is %g: parameter %s, read by %s, is not finite %s\n%s",
+                    step, what, value, param, reader_of(engine->plan->micro[0].graph, bad),
                     engine->step->number ? "since the update before" : "from the start", hint);
     }
     const struct grid *grid = &engine->plan->config.grid;
@@ -224,7 +244,7 @@ enum status numeric_failure(struct engine *engine, const char *what, double valu
     if (engine->store->layout->param_shift) {
         blame(engine, false);
         return fail(STATUS_NUMERIC,
-                    "step %lld: %s is %g; which tensor was the first is not searched for where "
+                    "%s: %s is %g; which tensor was the first is not searched for where "
                     "parameters are sliced\n  --zero-stage 2 shows it\n%s",
                     step, what, value, hint);
     }
@@ -233,7 +253,7 @@ enum status numeric_failure(struct engine *engine, const char *what, double valu
         const struct node *node = &search.graph->nodes[search.node];
         blame(engine, true);
         return fail(STATUS_NUMERIC,
-                    "step %lld: %s is %g: first not finite is tensor %s, made by %s (%s) on "
+                    "%s: %s is %g: first not finite is tensor %s, made by %s (%s) on "
                     "micro-batch %d\n%s",
                     step, what, value, search.graph->values[node->out[0]].name,
                     op_def(node->op)->name, node->phase == PHASE_FORWARD ? "forward" : "backward",
@@ -241,10 +261,10 @@ enum status numeric_failure(struct engine *engine, const char *what, double valu
     }
     blame(engine, false);
     if (comm_blamed(engine->comm) >= 0)
-        return fail(STATUS_NUMERIC, "step %lld: %s is %g: that of rank %d is not finite\n%s", step,
-                    what, value, comm_blamed(engine->comm), hint);
-    return fail(STATUS_NUMERIC, "step %lld: %s is %g: each tensor is finite, their sum is not\n%s",
-                step, what, value, hint);
+        return fail(STATUS_NUMERIC, "%s: %s is %g: that of rank %d is not finite\n%s", step, what,
+                    value, comm_blamed(engine->comm), hint);
+    return fail(STATUS_NUMERIC, "%s: %s is %g: each tensor is finite, their sum is not\n%s", step,
+                what, value, hint);
 }
 
 /* The step's loss and gradients were finite. Ranks that hold the same parameters all see it, unless
@@ -254,9 +274,9 @@ enum status numeric_failure_of_update(struct engine *engine, const struct step *
     engine->failed_alone = true;
     blame(engine, true);
     const char *param = bad_param(engine, &bad);
-    return fail(
-        STATUS_NUMERIC, "step %lld: parameter %s, read by %s, is not finite after the update\n%s",
-        (long long)step->number + 1, param, reader_of(engine->plan->micro[0].graph, bad), hint);
+    return fail(STATUS_NUMERIC, "%s: parameter %s, read by %s, is not finite after the update\n%s",
+                moment_of(engine, step).text, param, reader_of(engine->plan->micro[0].graph, bad),
+                hint_of(engine));
 }
 
 /* The step's micro-batches are gone, and its gradients may be. */
@@ -270,7 +290,7 @@ enum status numeric_failure_of_norm(struct engine *engine, const struct step *st
         "--clip 1e30 stops before the update\n%s",
         (long long)step->number + 1, isnan(step->grad_norm) ? NAN : step->grad_norm,
         param ? "the gradient of " : "those of this rank are ", param ? param : "finite",
-        param ? " is not finite" : "", hint);
+        param ? " is not finite" : "", hint_of(engine));
 }
 
 /* Between steps there is no micro-batch to search in; parameters tell all that can be told. */
@@ -286,5 +306,5 @@ enum status numeric_failure_of_evaluation(struct engine *engine, double loss) {
     return fail(STATUS_NUMERIC, "%sthe loss of the evaluation is %g%s%s%s%s%-s%s", when, loss,
                 param ? ": parameter " : "", param ? param : "", param ? ", read by " : "",
                 param ? reader_of(engine->plan->micro[0].graph, bad) : "", forward ? "" : "\n",
-                forward ? "" : hint);
+                forward ? "" : hint_of(engine));
 }

@@ -292,11 +292,6 @@ static enum status set_up(struct engine *engine) {
     const struct plan *plan = engine->plan;
     const struct backend *backend = plan->device->backend;
     engine->apart = backend->apart;
-    if (engine->apart && plan->program->ahead > 0)
-        return fail(STATUS_USAGE,
-                    "--device %s: steps of schedule %s overlap, which runs on devices with the "
-                    "host's memory so far\n  --device cpu",
-                    plan->config.device, plan->config.schedule);
     make_room(engine);
     TRY(posted_open(engine));
     TRY(queues_open(engine));

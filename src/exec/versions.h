@@ -1,5 +1,5 @@
 /* Older versions of the parameters, for passes that began before the last updates; private to
- * src/exec.
+ * src/exec, but for what the library does to parameters between steps.
  *
  * Version n is what the parameters were after n updates. The newest is the array ARRAY_PARAM, which
  * updates change in place and which everybody else knows; before an update it is copied to one of
@@ -22,5 +22,8 @@ enum status versions_keep(struct store *store);
 void versions_set(struct store *store, int64_t updates);
 /* Local, asynchronous on the device. All older ones become the newest. */
 enum status versions_fill(struct store *store);
+/* Local, blocking. New values of a parameter that this rank holds, of which all versions are now.
+ */
+enum status versions_put(struct store *store, int item, const void *plain);
 
 #endif

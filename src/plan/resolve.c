@@ -464,10 +464,12 @@ static enum status resolve_epoch(struct resolve *resolve) {
                                    .drop_last = config->drop_last};
     config->steps_per_epoch = loader_steps(config->dataset, &loader);
     if (config->steps_per_epoch > 0) return STATUS_OK;
+    const char *who = config->overlaps ? config->schedule : "--drop-last", *way = "no --drop-last";
+    if (config->overlaps) way = "--strategy 1f1b"; /* it has no short step, whatever is given */
     return fail(STATUS_USAGE,
-                "an epoch has no whole step: %lld samples, batch %lld, and --drop-last leaves "
-                "the short one out\n  a smaller --batch, or no --drop-last",
-                (long long)config->dataset->count[SPLIT_TRAIN], (long long)config->batch);
+                "an epoch has no whole step: %lld samples, batch %lld, and %s leaves "
+                "the short one out\n  a smaller --batch, or %s",
+                (long long)config->dataset->count[SPLIT_TRAIN], (long long)config->batch, who, way);
 }
 
 static void resolve_length(struct resolve *resolve) {

@@ -34,6 +34,18 @@ static bool keeps_older(const struct program *program) {
     return older;
 }
 
+/* Ranks keep a step for each that is ahead, so the header must not promise more than there are. */
+static bool is_reached(const struct program *program) {
+    bool reached = false;
+    for (int k = 0; k < program->kind_count; k++) {
+        const struct instr_list *body = &program->kinds[k].list[LIST_BODY];
+        for (int i = 0; i < body->count; i++)
+            reached |= body->items[i].op == INSTR_F &&
+                       body->items[i].micro / program->micro_batches >= program->ahead;
+    }
+    return reached;
+}
+
 enum status verify_ahead(const struct program *program) {
     const struct grid *grid = &program->grid;
     if (program->ahead == 0 && !keeps_older(program)) return STATUS_OK;
@@ -41,11 +53,14 @@ enum status verify_ahead(const struct program *program) {
     if (grid->drivers + grid->servers > 0) return refuse("where steps overlap nobody drives them");
     if (grid->chunks > 1 || grid->replicas_each > 1)
         return refuse("where steps overlap a rank has one stage of one replica");
+    if (program->ahead >= grid->stages && program->ahead > 0)
+        return refuse("forwards run ahead by as many steps as there are stages, or more");
     if (program->sliced || program->tie_count > 0)
         return refuse("where steps overlap parameters are whole, and one stage's alone");
     if (program_has_last(program)) return refuse("where steps overlap none is shorter");
     if (program_shares(program)) return refuse("where steps overlap no statistics are shared");
     if (program_clips(program)) return refuse("where steps overlap no STEP awaits a norm");
+    if (!is_reached(program)) return refuse("no forward is as many steps ahead as it says");
     int64_t micros = (int64_t)program->micro_batches * verify_ahead_steps(program);
     return micros <= PROGRAM_MAX_MICROS ? STATUS_OK : refuse("too many micro-batches are ahead");
 }
@@ -59,8 +74,8 @@ enum status verify_version(struct walk *walk) {
     int64_t wanted = ahead_step(walk->program, instr, walk->step) - behind;
     if (behind != older)
         return verify_broken(walk, RULE_VERSIONS, nobody,
-                             "the version of %d updates before, where the stage keeps %d older",
-                             behind, older);
+                             "it reads v%d, where the stage keeps %d older versions", behind,
+                             older);
     if (wanted > walk->updates)
         return verify_broken(walk, RULE_VERSIONS, nobody,
                              "the version of update %d is not made yet", (int)wanted);

@@ -188,6 +188,14 @@ enum status metrics_write(struct metrics *metrics, const struct metrics_row *row
     return metrics->status;
 }
 
+enum status metrics_histogram(struct metrics *metrics, int64_t step, const char *tag,
+                              const int64_t *count, int numbers) {
+    if (metrics->status == STATUS_OK)
+        metrics->status =
+            tensorboard_histogram(metrics->board, clock_wall_s(), step, tag, count, numbers);
+    return metrics->status;
+}
+
 enum status metrics_sync(struct metrics *metrics) {
     TRY(metrics->status);
     TRY(tensorboard_flush(metrics->board));

@@ -51,6 +51,9 @@ const struct metrics_past *metrics_past(const struct metrics *metrics);
 /* Local. The line is with the system when this returns; not finite values stay out of TensorBoard.
  * The first failure is said; after it nothing more is written, and every call returns it. */
 enum status metrics_write(struct metrics *metrics, const struct metrics_row *row);
+/* Local. For TensorBoard alone: count[i] times the number i, of the run up to a step. */
+enum status metrics_histogram(struct metrics *metrics, int64_t step, const char *tag,
+                              const int64_t *count, int numbers);
 /* Local, blocking. Everything written so far is on disk: to be called before a checkpoint is
  * committed. */
 enum status metrics_sync(struct metrics *metrics);

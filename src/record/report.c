@@ -306,6 +306,7 @@ static enum status emit_page(FILE *stream, const struct report_input *input,
     report_memory(stream, input->summary);
     fputs("</div>\n", stream);
     report_ranks(stream, input->summary, curves);
+    report_staleness(stream, input->summary);
     emit_timeline(stream, input->timeline, nonce);
     emit_commands(stream, input->command_lines);
     emit_fold(stream, "Resolved configuration (config.yml)", "", input->config_yaml, 5000);

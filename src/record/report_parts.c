@@ -1,6 +1,7 @@
 /* What report.html makes of single figures: cards, bars of time, ranks and memory. */
 #include "record/report_parts.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -222,6 +223,23 @@ void report_ranks(FILE *stream, const struct summary *summary, const struct curv
     if (curves->ranks > SHOWN_RANKS)
         fprintf(stream, " The first %d of %d ranks.", SHOWN_RANKS, curves->ranks);
     fputs("</p>\n</section>\n</div>\n", stream);
+}
+
+void report_staleness(FILE *stream, const struct summary *summary) {
+    const struct summary_ints *of = &summary->staleness;
+    int most = summary_largest(of);
+    if (most < 0 || of->item[most] <= 0) return;
+    fputs("<div class=\"row\">\n<section class=\"panel\">\n<h2>Staleness of updates</h2>\n",
+          stream);
+    for (int i = 0; i < of->count; i++) {
+        char name[TEXT_BYTES], text[TEXT_BYTES];
+        snprintf(name, sizeof name, "%d", i);
+        snprintf(text, sizeof text, "%" PRId64, of->item[i]);
+        emit_bar(stream, name, "real", (double)of->item[i] / (double)of->item[most], text);
+    }
+    fputs("<p class=\"note\">Updates of all ranks, by how many others came to the same parameters "
+          "between their forward and themselves: measured.</p>\n</section>\n</div>\n",
+          stream);
 }
 
 static void emit_ranks(FILE *stream, const struct summary_ints *peak,

@@ -19,5 +19,7 @@ void report_time(FILE *stream, const struct summary *summary);
 void report_ranks(FILE *stream, const struct summary *summary, const struct curves *curves);
 /* Peak memory of each rank, predicted and measured. */
 void report_memory(FILE *stream, const struct summary *summary);
+/* Of strategies that keep versions of the parameters; of others nothing. */
+void report_staleness(FILE *stream, const struct summary *summary);
 
 #endif

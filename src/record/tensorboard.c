@@ -118,6 +118,50 @@ size_t tensorboard_encode_scalar(double wall_s, int64_t step, const char *tag, f
     return frame(&event);
 }
 
+static void put_real(struct message *message, unsigned field, double value) {
+    put_key(message, field, WIRE_64);
+    put_bytes(message, &value, sizeof value);
+}
+
+/* HistogramProto: least, most, how many, sum, sum of squares; then the upper ends of buckets, and
+ * what is in each. A number has a bucket of its own. */
+static void put_histogram(struct message *histogram, const int64_t *count, int numbers) {
+    double least = -1, most = 0, all = 0, sum = 0, squares = 0;
+    for (int i = 0; i < numbers; i++) {
+        if (count[i] > 0 && least < 0) least = i;
+        if (count[i] > 0) most = i;
+        all += (double)count[i];
+        sum += (double)count[i] * i;
+        squares += (double)count[i] * i * i;
+    }
+    const double heads[] = {least < 0 ? 0 : least, most, all, sum, squares};
+    for (unsigned h = 0; h < 5; h++) put_real(histogram, h + 1, heads[h]);
+    put_key(histogram, 6, WIRE_BYTES);
+    put_varint(histogram, (uint64_t)numbers * sizeof(double));
+    for (int i = 0; i < numbers; i++) put_bytes(histogram, &(double){i + 0.5}, sizeof(double));
+    put_key(histogram, 7, WIRE_BYTES);
+    put_varint(histogram, (uint64_t)numbers * sizeof(double));
+    for (int i = 0; i < numbers; i++)
+        put_bytes(histogram, &(double){(double)count[i]}, sizeof(double));
+}
+
+size_t tensorboard_encode_histogram(double wall_s, int64_t step, const char *tag,
+                                    const int64_t *count, int numbers, unsigned char *out) {
+    size_t room = TENSORBOARD_RECORD_BYTES + 64 * (size_t)numbers;
+    SCOPED_FREE unsigned char *histogram_data = mem_new(room), *item_data = mem_new(room),
+                              *summary_data = mem_new(room);
+    struct message histogram = {histogram_data, 0}, item = {item_data, 0},
+                   summary = {summary_data, 0};
+    put_histogram(&histogram, count, numbers);
+    put_block(&item, 1, tag, strnlen(tag, TENSORBOARD_TAG_BYTES));
+    put_block(&item, 5, histogram.data, histogram.count);
+    put_block(&summary, 1, item.data, item.count);
+    struct message event = event_begin(out, wall_s);
+    put_step(&event, step);
+    put_block(&event, 5, summary.data, summary.count);
+    return frame(&event);
+}
+
 /* The seconds in the newest event file's name, 0 when there is none. Readers take files in the
  * order of their names, so ours must be later even when a run is resumed within the second. */
 static long long newest_seconds(const char *folder) {
@@ -169,6 +213,13 @@ enum status tensorboard_scalar(struct tensorboard *board, double wall_s, int64_t
     unsigned char record[TENSORBOARD_RECORD_BYTES];
     TRY(put(board, record, tensorboard_encode_scalar(wall_s, step, tag, value, record)));
     return clock_ns() - board->flushed_ns < flush_every_ns ? STATUS_OK : tensorboard_flush(board);
+}
+
+enum status tensorboard_histogram(struct tensorboard *board, double wall_s, int64_t step,
+                                  const char *tag, const int64_t *count, int numbers) {
+    SCOPED_FREE unsigned char *record = mem_new(TENSORBOARD_RECORD_BYTES + 64 * (size_t)numbers);
+    return put(board, record,
+               tensorboard_encode_histogram(wall_s, step, tag, count, numbers, record));
 }
 
 enum status tensorboard_flush(struct tensorboard *board) {

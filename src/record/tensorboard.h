@@ -1,7 +1,7 @@
 /* TensorBoard event files: scalars that a stock TensorBoard shows while the run goes on.
  *
- * A file is a sequence of framed records, each a small protocol buffer message. Only two messages
- * and two fields are ever needed, so they are encoded by hand; a protobuf library would be the
+ * A file is a sequence of framed records, each a small protocol buffer message. Only a few messages
+ * and fields are ever needed, so they are encoded by hand; a protobuf library would be the
  * largest dependency. */
 #ifndef RECORD_TENSORBOARD_H
 #define RECORD_TENSORBOARD_H
@@ -21,6 +21,9 @@ enum status tensorboard_open(const char *folder, int64_t first_step, struct tens
  */
 enum status tensorboard_scalar(struct tensorboard *board, double wall_s, int64_t step,
                                const char *tag, float value);
+/* Local. Adds a histogram of whole numbers: count[i] times the number i. */
+enum status tensorboard_histogram(struct tensorboard *board, double wall_s, int64_t step,
+                                  const char *tag, const int64_t *count, int numbers);
 /* Local, blocking. */
 enum status tensorboard_flush(struct tensorboard *board);
 /* Local, blocking. Flushes and frees, also on failure; accepts NULL. */
@@ -34,5 +37,8 @@ size_t tensorboard_encode_start(double wall_s, int64_t step,
                                 unsigned char out[TENSORBOARD_RECORD_BYTES]);
 size_t tensorboard_encode_scalar(double wall_s, int64_t step, const char *tag, float value,
                                  unsigned char out[TENSORBOARD_RECORD_BYTES]);
+/* ... of a histogram: `out` has room for TENSORBOARD_RECORD_BYTES and 64 for each number. */
+size_t tensorboard_encode_histogram(double wall_s, int64_t step, const char *tag,
+                                    const int64_t *count, int numbers, unsigned char *out);
 
 #endif

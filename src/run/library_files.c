@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "exec/versions.h"
 #include "run/library.h"
 #include "run/outputs.h"
 #include "tensor/safetensors.h"
@@ -116,11 +117,11 @@ static enum status set_task(struct local_rank *rank, void *context) {
     const struct tensor_ref *given = context;
     struct store *store = engine_store(rank->session->engine);
     const struct state_layout *layout = store->layout;
-    enum array_kind kind = given->param ? ARRAY_PARAM : ARRAY_BUFFER;
     TRY(engine_settle(rank->session->engine));
     if (!state_holds(given->param ? &layout->params[given->item] : &layout->buffers[given->item]))
         return STATUS_OK; /* another stage has it */
-    return store_put(store, state_array(store->layout, kind, 0), given->item, given->values);
+    if (given->param) return versions_put(store, given->item, given->values);
+    return store_put(store, state_array(layout, ARRAY_BUFFER, 0), given->item, given->values);
 }
 
 static enum status find_sized(const struct stretto_run *run, const char *name, const void *values,
@@ -172,7 +173,8 @@ static enum status load_task(struct local_rank *rank, void *context) {
     enum status status =
         session_reads_model(rank->session) ? checkpoint_load_weights(engine, context) : STATUS_OK;
     TRY(engine_agree(engine, status));
-    return engine_start(engine);
+    TRY(engine_start(engine));
+    return versions_fill(engine_store(engine)); /* no pass reads what was there before */
 }
 
 int stretto_load(struct stretto_run *run, const char *path) {

@@ -157,9 +157,9 @@ void local_ranks_close(struct local_ranks **pointer) {
     struct local_ranks *ranks = *pointer;
     if (!ranks) return;
     if (ranks->threads) local_ranks_try(ranks, is_process(ranks) ? end_process : end_session, NULL);
+    virtual_free(&ranks->world_clock); /* behind the engines, before the plan it was made for */
     if (ranks->threads && !is_process(ranks)) local_ranks_try(ranks, end_first, NULL);
     rank_threads_close(&ranks->threads);
-    virtual_free(&ranks->world_clock);
     bytes_free(&ranks->program);
     run_thread_positions_free(&ranks->positions);
     free(ranks->rank);

@@ -260,6 +260,9 @@ static void fill_stale(const struct session *session, struct summary *summary) {
     }
     summary->staleness = summary_ints_new(summary, most + 1);
     for (int i = 0; i <= most; i++) summary->staleness.item[i] = sum[i];
+    if (session->recorder.metrics)
+        metrics_histogram(session->recorder.metrics, session->result.steps, "train/staleness", sum,
+                          most + 1);
 }
 
 enum status result_fill(struct session *session, int exit_code) {

@@ -76,6 +76,19 @@ static void add_options(struct session *session, enum option_resume resume, enum
     }
 }
 
+/* How many updates old the weights are that each stage reads: "2,1,0"; "0" where steps flush. The
+ * caller frees it. */
+static char *staleness_text(const struct program *program) {
+    char *text = mem_text(program->ahead > 0 ? "" : "0");
+    for (int s = 0; program->ahead > 0 && s < program->grid.stages; s++) {
+        char *longer =
+            mem_format("%s%s%d", text, s ? "," : "", program_of(program, s)->chunk[0].older);
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
 /* What decides the course of training must be the same on resume; what only shapes it may change,
  * and is said. Which option is what is a column of the table. */
 void session_facts(struct session *session) {
@@ -88,6 +101,7 @@ void session_facts(struct session *session) {
         add_fact(session, FACT_FIXED, "clock-costs", clock);
     add_options(session, OPTION_RESUME_TOLD, FACT_TOLD);
     add_options(session, OPTION_RESUME_RAN_ON, FACT_RAN_ON);
+    add_fact(session, FACT_RAN_ON, "staleness", staleness_text(session->planned.plan->program));
     add_fact(session, FACT_RAN_ON, "version", mem_text(stretto_version()));
     add_fact(session, FACT_RAN_ON, "compiler", mem_text(__VERSION__));
 }

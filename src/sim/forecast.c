@@ -4,6 +4,9 @@
 #include <math.h>
 
 #include "base/clock.h"
+#include "base/mem.h"
+#include "program/schedule.h"
+#include "sync/sync.h"
 
 /* --- the interval --- */
 
@@ -127,7 +130,39 @@ static int steps_for_mean(const struct forecast *forecast) {
     return steps > MOST ? MOST : (int)steps;
 }
 
-enum status forecast_unequal(const struct forecast *forecast, struct forecast_unequal *out) {
+/* Passes and messages of the same micro-batches cost the same in another order. What the strategy
+ * would refuse of this run is no answer. */
+static bool can_be_unflushed(const struct plan *plan) {
+    const struct run_config *config = &plan->config;
+    return config->grid.stages > 1 && config->grid.chunks == 1 && config->grid.drivers == 0 &&
+           config->micro_batches >= config->grid.stages && plan->program->ahead == 0 &&
+           !config->sliced && !config->sync_bn && plan->ties.count == 0 &&
+           config->sum == SUM_REPLICA && config->recompute == RECOMPUTE_NEVER && !config->forward;
+}
+
+static enum status simulate_unflushed(const struct plan *plan, const struct forecast *forecast,
+                                      double *out) {
+    SCOPED(program_free) struct program *program = NULL;
+    struct sim_input input = forecast->input;
+    struct sim_result result;
+    struct schedule_config schedule = {.grid = plan->config.grid,
+                                       .micro_batches = plan->config.micro_batches,
+                                       .buckets = plan->buckets.count};
+    if (!can_be_unflushed(plan)) return STATUS_OK;
+    TRY(schedule_build("pipedream-2bw", &schedule, &program));
+    TRY(sync_insert(plan->config.sync, program,
+                    &(struct sync_config){.buckets = plan->buckets.count}));
+    input.program = program;
+    input.steps = forecast_steps(program);
+    input.record = false;
+    TRY(sim_run(&input, &result));
+    *out = result.step;
+    sim_result_free(&result);
+    return STATUS_OK;
+}
+
+enum status forecast_unequal(const struct plan *plan, const struct forecast *forecast,
+                             struct forecast_unequal *out) {
     struct sim_input input = forecast->input;
     const struct hetero *law = input.net.hetero;
     struct sim_result result;
@@ -146,7 +181,7 @@ enum status forecast_unequal(const struct forecast *forecast, struct forecast_un
     TRY(sim_run(&input, &result));
     out->same = result.step;
     sim_result_free(&result);
-    return STATUS_OK;
+    return simulate_unflushed(plan, forecast, &out->unflushed);
 }
 
 void forecast_free(struct forecast *forecast) {

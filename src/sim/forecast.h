@@ -43,7 +43,9 @@ struct forecast_unequal {
     bool are;          /* ranks are unequal; else the rest is not set */
     double step, same; /* with the laws; without those that make ranks unequal */
     int steps;         /* whose mean that is */
+    double unflushed;  /* of pipedream-2bw on the same stages and micro-batches; 0: it cannot be */
 };
-enum status forecast_unequal(const struct forecast *forecast, struct forecast_unequal *out);
+enum status forecast_unequal(const struct plan *plan, const struct forecast *forecast,
+                             struct forecast_unequal *out);
 
 #endif

@@ -61,8 +61,15 @@ static bool is_before(const struct sim_input *input, const struct sim_result *re
            record_of(result, record->cause_run, record->cause_at)->issued >= place.time;
 }
 
-void sim_path(const struct sim_input *input, const struct sim_result *result,
-              struct sim_path *out) {
+/* Where steps overlap what the step waits for reaches back into those before it: that is theirs. */
+static void cut_at_begin(double begin, struct sim_path *path) {
+    while (path->count > 0 && path->item[path->count - 1].end <= begin) path->count--;
+    if (path->count > 0 && path->item[path->count - 1].begin < begin)
+        path->item[path->count - 1].begin = begin;
+}
+
+static void follow(const struct sim_input *input, const struct sim_result *result,
+                   struct sim_path *out) {
     int run = latest_run(result),
         count = program_list(input->program, result->rank[run].rank, LIST_BODY)->count;
     struct place place = {run, count, result->rank[run].end};
@@ -84,6 +91,12 @@ void sim_path(const struct sim_input *input, const struct sim_result *result,
             place = over_instruction(input, result, place, out);
         }
     }
+}
+
+void sim_path(const struct sim_input *input, const struct sim_result *result,
+              struct sim_path *out) {
+    follow(input, result, out);
+    if (input->program->ahead > 0) cut_at_begin(result->begin, out);
 }
 
 void sim_path_free(struct sim_path *path) {

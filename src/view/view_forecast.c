@@ -21,7 +21,8 @@ enum status view_forecast_open(const struct planned_run *planned, bool apart,
     enum status status = forecast_new(planned->plan, &out->costs, apart, &out->forecast);
     if (status == STATUS_OK)
         status = forecast_clip(&out->forecast, &out->clip_waits, &out->clip_time);
-    if (status == STATUS_OK) status = forecast_unequal(&out->forecast, &out->unequal);
+    if (status == STATUS_OK)
+        status = forecast_unequal(planned->plan, &out->forecast, &out->unequal);
     /* Delays are ns, as all but units. */
     if (status == STATUS_OK) out->forecast.units = option_is_given(&planned->options, OPTION_costs);
     if (status != STATUS_OK) view_forecast_close(out);
@@ -79,10 +80,18 @@ static double slowness_of(const struct view_forecast *view, int run) {
     return cost_device_of(net, rank).slowness * law;
 }
 
+/* What the path explains: the last step; where steps overlap the forecast is the mean of several.
+ */
+static double path_time(const struct view_forecast *view) {
+    const struct sim_path *path = &view->forecast.path;
+    if (view->planned->plan->program->ahead == 0 || path->count == 0)
+        return view->forecast.result.step;
+    return path->item[0].end - path->item[path->count - 1].begin;
+}
+
 /* "B of rank 2 (3 times slower) 45%" */
 static char *part_text(const struct view_forecast *view, const struct path_part *part) {
-    double share = 100 * part->time / view->forecast.result.step,
-           slow = slowness_of(view, part->run);
+    double share = 100 * part->time / path_time(view), slow = slowness_of(view, part->run);
     int rank = view->forecast.result.rank[part->run].rank;
     char factor[TEXT_BYTES + 16] = "";
     if (slow != 1) snprintf(factor, sizeof factor, " (%.3g times slower)", slow);
@@ -157,7 +166,13 @@ static void print_unequal(const struct view_forecast *view, int columns, FILE *o
                    overlaps ? "a pipeline goes at the pace of its slowest rank, and those of all "
                               "replicas wait for one another"
                             : "every step waits for its slowest rank");
-    text_entry(out, "unequal", columns, words);
+    SCOPED_FREE char *other =
+        unequal->unflushed > 0 && unequal->unflushed < unequal->step
+            ? mem_format("%s; pipedream-2bw, which is never flushed and trains with weights one "
+                         "update old, would take %s",
+                         words, time_text(view, unequal->unflushed, step))
+            : NULL;
+    text_entry(out, "unequal", columns, other ? other : words);
 }
 
 static void print_step(const struct view_forecast *view, FILE *out) {
@@ -223,7 +238,7 @@ char *view_forecast_path_text(const struct view_forecast *view) {
         if (i == count || (i == SHOWN && !last)) break;
         char *one = last ? mem_format("other %.1f%%", rest) : part_text(view, &part[i]),
              *longer = mem_format("%s%s%s", words, i ? ", " : "", one);
-        rest -= 100 * part[i].time / view->forecast.result.step;
+        rest -= 100 * part[i].time / path_time(view);
         free(one);
         free(words);
         words = longer;

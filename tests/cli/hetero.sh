@@ -37,6 +37,12 @@ grep -q 'of the passes computed longer than --hetero base=100ns says' err || say
 # In words, and for a run that is resumed with other laws.
 "$STRETTO" explain --model mlp --data synthetic --strategy ddp -n 4 --hetero base=20ms,slow=3:3 >screen 2>err || say "explain: $(cat err)"
 grep -q '^unequal .* times the .* with equal' screen || say "explain does not say what a slow rank costs"
+# What a pipeline that is never flushed would take is what is forecast of it.
+pipes="--model vit-micro --data synthetic --threads 1 --stages 4 --micro-batches 8 --hetero base=400ms,slow=1:3"
+"$STRETTO" simulate $pipes --strategy 1f1b >screen 2>err || say "simulate: $(cat err)"
+other=$(tr -s ' \n' '  ' <screen | sed -n 's/.*one update old, would take \([0-9.]* [a-z]*\).*/\1/p')
+told=$("$STRETTO" simulate $pipes --strategy pipedream-2bw 2>/dev/null | sed -n 's/^step  *//p')
+[ -n "$told" ] && [ "$other" = "$told" ] || say "2bw would take $other, and not $told"
 "$STRETTO" train "$@" --strategy ddp -n 2 --resume --steps 9 --hetero base=10ms --out slow 2>err || say "resume: $(cat err)"
 grep -q hetero err || say "other laws at --resume are not told: $(cat err)"
 grep -q "trace=$(pwd -P)/speeds.csv:2" ddp__n_2-law/config.yml || grep -q "trace=.*/speeds.csv:2" ddp__n_2-law/config.yml || say "config.yml: $(grep hetero ddp__n_2-law/config.yml)"

@@ -27,6 +27,7 @@ done <<'END'
 2|another pipeline|--stages 2
 # steps that overlap
 2|--clip 1: without a flush|--strategy pipedream --stages 2 --clip 1
+2|a smaller --batch, or --strategy 1f1b|--strategy pipedream --stages 2 --batch 100000
 2|--micro-batches 1, or --strategy pipedream-2bw|--strategy pipedream --stages 2 --micro-batches 2
 2|needs at least as many as stages, 3|--strategy pipedream-2bw --stages 3 --micro-batches 2
 2|--virtual 2: schedule pipedream has 1 stage|--strategy pipedream --stages 2 --virtual 2

@@ -68,7 +68,7 @@ done <<'END'
 2|--conv winograd computes in f32, not in --dtype bf16|--conv winograd --dtype bf16 --device cpu
 # memory, predicted
 5|largest at the peak|--memory-limit 300K
-5|--micro-batches 2 would need|--memory-limit 10M --batch 8192 --model mlp
+5|  --micro-batches |--memory-limit 10M --batch 8192 --model mlp
 5|would fit: try another --strategy|--memory-limit 1K
 END
 

@@ -184,6 +184,7 @@ Test(cost_hetero, wrong_lines_are_named, .init = in_a_folder, .fini = leave_the_
                  {"# a\n-1,0,1\n", "trace.csv: line 2: seconds is '-1'"},
                  {"0,x,1\n", "trace.csv: line 1: rank is 'x'"},
                  {"0,0,0\n", "trace.csv: line 1: speed is '0'"},
+                 {"0,0,1e-300\n", "trace.csv: line 1: speed is '1e-300'"},
                  {"0,0,nan\n", "trace.csv: line 1: speed is 'nan'"},
                  {"3,1,1\n3,0,1\n3,1,0.5\n",
                   "trace.csv: line 3: rank 1 has a speed at that time, on line 1"},
@@ -248,7 +249,7 @@ Test(cost_hetero, wrong_laws_are_named) {
                  {"link=0:1:1ms:5", "link: '0:1:1ms:5' is not allowed"},
                  {"link=0:1:1ms,link=1:0:2ms", "this link is given twice"},
                  {"trace=", "trace: '' is not allowed"},
-                 {"trace=x:0", "trace: 'x' is not allowed"}};
+                 {"trace=x:0", "trace: 'x:0' is not allowed"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct hetero law;
         cr_expect_eq(read_laws(cases[i].text, &law), STATUS_USAGE, "%s", cases[i].text);

@@ -56,8 +56,9 @@ static enum status take_comm(void *context, const struct plan *plan, struct comm
 
 enum status kit_engine(const struct plan *plan, struct train_state *state, struct comm **comm,
                        struct engine **out) {
-    struct engine_config config = {
-        .plan = plan, .state = state, .meeting = {comm, comm ? take_comm : NULL}};
+    struct engine_config config = {.plan = plan,
+                                   .state = state,
+                                   .meeting = {.context = comm, .open = comm ? take_comm : NULL}};
     return engine_open(&config, out);
 }
 

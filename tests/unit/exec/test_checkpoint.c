@@ -406,6 +406,9 @@ Test(exec_checkpoint, a_manifest_reads_back) {
     cr_expect_eq(manifest_compare(&again, &later, 1, "here"), STATUS_OK);
     cr_expect_str_eq(said, "", "a fact that the checkpoint does not have is reported");
     cr_expect_eq(manifest_compare(&again, &fixed, 1, "here"), STATUS_USAGE);
+    struct checkpoint_fact left = {"untie", "off", FACT_FIXED}, used = {"untie", "on", FACT_FIXED};
+    cr_expect_eq(manifest_compare(&again, &left, 1, "here"), STATUS_OK, "%s", said);
+    cr_expect_eq(manifest_compare(&again, &used, 1, "here"), STATUS_USAGE);
     log_capture(NULL, 0);
     manifest_free(&again);
     static const char *const outside[] = {"../model.safetensors", "a/model.safetensors", "..", ""};

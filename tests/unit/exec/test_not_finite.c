@@ -59,10 +59,17 @@ static void check_model(const struct model *model, const char *device) {
     kit_close(&run);
 }
 
+/* The thread sanitizer takes more than ten minutes for all of them. */
+#ifdef __SANITIZE_THREAD__
+enum { MOST_MODELS = 4 };
+#else
+enum { MOST_MODELS = 1000 };
+#endif
+
 Test(exec_not_finite, in_any_parameter_of_any_model) {
     int count;
     const struct model *models = model_all(&count);
-    for (int i = 0; i < count; i++) check_model(&models[i], "cpu");
+    for (int i = 0; i < count && i < MOST_MODELS; i++) check_model(&models[i], "cpu");
 }
 
 Test(exec_not_finite, in_the_reference) {

@@ -78,8 +78,9 @@ static const struct plan *next_plan(void *context, int64_t steps) {
 }
 
 static enum status train(struct member *member) {
-    struct engine_config engine = {
-        .plan = member->plan[0].plan, .state = &member->state, .meeting = {member, open_comm}};
+    struct engine_config engine = {.plan = member->plan[0].plan,
+                                   .state = &member->state,
+                                   .meeting = {.context = member, .open = open_comm}};
     struct train_observer observer = {
         .context = &member->course, .starting = on_starting, .step = on_step, .norm = on_norm};
     bool changes = member->plan[1].plan;
@@ -240,7 +241,7 @@ static const struct plan *switch_plan(void *context, int64_t steps) {
 }
 
 static int64_t steps_of_two(const char *line, const char *other, int64_t after) {
-    struct kit_run *run = kit_open(line);
+    struct kit_run *run = kit_open("%s", line);
     struct options options;
     struct kit_plan next;
     struct course course = {0};

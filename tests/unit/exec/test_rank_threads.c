@@ -30,8 +30,9 @@ static enum status open_task(void *context, int rank) {
     member->state = train_fresh();
     if (rank == member->failing) return STATUS_DATA;
     TRY(kit_plan(member->options, rank, RANKS, NULL, &member->planned));
-    struct engine_config config = {
-        .plan = member->planned.plan, .state = &member->state, .meeting = {member, open_comm}};
+    struct engine_config config = {.plan = member->planned.plan,
+                                   .state = &member->state,
+                                   .meeting = {.context = member, .open = open_comm}};
     member->status = engine_open(&config, &member->engine);
     return member->status;
 }

@@ -150,9 +150,9 @@ Test(program_ahead, versions_are_those_declared) {
     static const struct {
         const char *from, *to, *says;
     } edits[] = {
-        {"F s0 m2 a2 v2", "F s0 m2 a2 v1", "rule 34 at #1 r0 F s0 m2 a2 v1: the version of 1"},
+        {"F s0 m2 a2 v2", "F s0 m2 a2 v1", "rule 34 at #1 r0 F s0 m2 a2 v1: it reads v1"},
         {"B s0 m0 a0 v2", "B s0 m0 a0 v1", "rule 34 at #4 r0 B s0 m0 a0 v1"},
-        {"B s0 m0 a0 v2", "B s0 m0 a0", "rule 34 at #4 r0 B s0 m0 a0 g0 new: the version of 0"},
+        {"B s0 m0 a0 v2", "B s0 m0 a0", "rule 34 at #4 r0 B s0 m0 a0 g0 new: it reads v0"},
         {"F s0 m2 a2 v2", "F s0 m2 a2 v3", "rule 1 at #1 r0 F s0 m2 a2 v3: version 3 of 3"},
         {"buckets 1 older 2", "buckets 1 older 3", "rule 34 at #1 r0 F"},
         {"#1 r0 F s0 m2 a2 v2", "#30 r0 STEP g0\n#1 r0 F s0 m2 a2 v2", "rule 13 at #30"},
@@ -189,4 +189,8 @@ Test(program_ahead, a_version_is_made_before_it_is_read) {
 Test(program_ahead, what_cannot_overlap_is_refused_in_the_header) {
     const struct shape two = {"pipedream", 2, 1, 1, false};
     refused(&two, "ahead 1", "ahead 1 sliced o", "rule 33 in the header: where steps overlap");
+    refused(&two, "ahead 1", "ahead 2", "rule 33 in the header: forwards run ahead");
+    const struct shape three = {"pipedream-2bw", 3, 1, 3, false};
+    refused(&three, "ahead 1", "ahead 2",
+            "rule 33 in the header: no forward is as many steps ahead");
 }

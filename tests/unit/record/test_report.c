@@ -136,6 +136,26 @@ Test(record_report, ranks_by_their_own_time) {
     free(text);
 }
 
+/* Only of strategies that keep versions of the parameters. */
+Test(record_report, staleness_of_updates) {
+    struct summary summary;
+    summary_init(&summary);
+    open_metrics();
+    close_metrics();
+    input.summary = &summary;
+    char *without = page();
+    cr_expect_eq(count_of(without, "Staleness of updates"), 0);
+    summary.staleness = summary_ints_new(&summary, 3);
+    for (int i = 0; i < 3; i++) summary.staleness.item[i] = 10 * (i + 1);
+    char *text = page();
+    expect(text, "Staleness of updates");
+    expect(text, "<span>2</span><i><i class=\"real\" style=\"width:100.00%\"></i></i><b>30</b>");
+    expect(text, "<span>0</span><i><i class=\"real\" style=\"width:33.33%\"></i></i><b>10</b>");
+    summary_free(&summary);
+    free(text);
+    free(without);
+}
+
 Test(record_report, a_run_of_nothing) {
     input.summary = &(struct summary){0};
     summary_init((struct summary *)input.summary);

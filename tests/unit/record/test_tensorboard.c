@@ -23,6 +23,28 @@ Test(record_tensorboard, scalar_bytes) {
     cr_assert_arr_eq(record, expected, sizeof expected);
 }
 
+/* As the fields of HistogramProto have it: five reals, then two packed lists of them. */
+Test(record_tensorboard, histogram_bytes) {
+    static const int64_t count[] = {0, 3, 1};
+    static const double heads[] = {1, 2, 4, 5, 7}, ends[] = {0.5, 1.5, 2.5}, in[] = {0, 3, 1};
+    unsigned char record[TENSORBOARD_RECORD_BYTES + 3 * 64];
+    size_t bytes = tensorboard_encode_histogram(1.0, 7, "s", count, 3, record);
+    const unsigned char *at = record + 12 + 9; /* wall time */
+    static const unsigned char begins[] = {0x10, 7,    0x2A, 0x68, 0x0A, 0x66,
+                                           0x0A, 0x01, 's',  0x2A, 0x61};
+    cr_assert_arr_eq(at, begins, sizeof begins);
+    at += sizeof begins;
+    for (int h = 0; h < 5; h++, at += 9) {
+        cr_expect_eq(at[0], (h + 1) << 3 | 1);
+        cr_expect_eq(memcmp(at + 1, &heads[h], 8), 0, "head %d", h);
+    }
+    cr_assert_arr_eq(at, ((unsigned char[]){6 << 3 | 2, 24}), 2);
+    cr_expect_eq(memcmp(at + 2, ends, sizeof ends), 0);
+    cr_assert_arr_eq(at + 26, ((unsigned char[]){7 << 3 | 2, 24}), 2);
+    cr_expect_eq(memcmp(at + 28, in, sizeof in), 0);
+    cr_expect_eq(bytes, (size_t)(at + 52 + 4 - record));
+}
+
 Test(record_tensorboard, version_bytes) {
     static const unsigned char expected[] = {0x09, 0, 0, 0, 0, 0, 0, 0xF0, 0x3F, 0x1A, 0x0D};
     unsigned char record[TENSORBOARD_RECORD_BYTES];

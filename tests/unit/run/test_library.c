@@ -414,6 +414,29 @@ Test(run_library, values_are_set_on_the_ranks_that_hold_them, .timeout = 120) {
     unlink(path);
 }
 
+/* A head of zeros has the loss log 10: passes of steps that overlap read no version from before. */
+Test(run_library, values_that_are_set_have_no_older_versions) {
+    static const float zero[WEIGHTS];
+    char path[] = "/tmp/stretto-library-XXXXXX";
+    close(mkstemp(path));
+    struct stretto_step step = {.size = sizeof step};
+    struct stretto_run *run =
+        open_with((const char *[]){MLP, "--epochs", "2", "--strategy", "pipedream-2bw", "--stages",
+                                   "2", "--micro-batches", "2", NULL});
+    cr_assert_eq(stretto_step(run, &step), 0, "%s", stretto_error());
+    cr_assert_eq(stretto_set(run, "fc3.weight", zero, sizeof zero), 0, "%s", stretto_error());
+    cr_assert_eq(stretto_set(run, "fc3.bias", zero, 10 * sizeof zero[0]), 0);
+    cr_assert_eq(stretto_save(run, path), 0, "%s", stretto_error());
+    cr_assert_eq(stretto_step(run, &step), 0, "%s", stretto_error());
+    cr_expect_float_eq(step.loss, log(10), 1e-6, "set: %.17g", step.loss);
+    cr_assert_eq(stretto_step(run, &step), 0, "%s", stretto_error());
+    cr_assert_eq(stretto_load(run, path), 0, "%s", stretto_error());
+    cr_assert_eq(stretto_step(run, &step), 0, "%s", stretto_error());
+    cr_expect_float_eq(step.loss, log(10), 1e-6, "loaded: %.17g", step.loss);
+    stretto_close(&run);
+    unlink(path);
+}
+
 /* What a run may be asked for later is in its prediction; what it is not, is not. */
 Test(run_library, memory_is_for_what_is_asked) {
     static const char *const words[] = {"--model",  "mlp", "--threads", "1",

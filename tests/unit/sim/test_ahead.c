@@ -53,3 +53,27 @@ Test(sim_ahead, one_credit_is_enough) {
     cr_expect(result.step >= 3, "%g", result.step);
     sim_result_free(&result);
 }
+
+/* What the last step waits for is that step's alone: no more than its own time. */
+Test(sim_ahead, the_path_is_the_last_steps) {
+    for (int slow = 0; slow < 4; slow++) {
+        struct sim_case of = {"pipedream", 4, 1, 1, 1, 0, 0};
+        struct sim_kit kit;
+        sim_kit_new(&of, (struct sim_units){1, 1, 1, 0.1}, &kit);
+        kit.input.steps = 16;
+        kit.input.record = true;
+        for (int p = 0; p < COST_PASS_COUNT; p++) kit.stage[slow].pass[p] *= 2;
+        struct sim_result result = sim_kit_run(&kit);
+        struct sim_path path;
+        sim_path(&kit.input, &result, &path);
+        double sum = 0, end = 0;
+        for (int r = 0; r < result.run_count; r++)
+            if (result.rank[r].end > end) end = result.rank[r].end;
+        for (int i = 0; i < path.count; i++) sum += path.item[i].end - path.item[i].begin;
+        cr_expect_float_eq(sum, end - result.begin, 1e-9, "stage %d: %g of %g", slow, sum,
+                           end - result.begin);
+        sim_path_free(&path);
+        sim_result_free(&result);
+        sim_kit_free(&kit);
+    }
+}
