@@ -276,8 +276,7 @@ static void take_sizes(struct plan *plan) {
     }
 }
 
-/* NCCL's operations have one order. Where the program does not allow that and nobody asked for
- * NCCL, our own sums or the host's memory do. */
+/* NCCL's operations have one order. A program that does not allow it takes another plane. */
 static enum status check_order(struct plan *plan) {
     const struct run_config *config = &plan->config;
     char unheard[1024];
