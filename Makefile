@@ -140,7 +140,7 @@ $(B)/stretto: $(MAIN_OBJ) $(B)/libstretto.a
 # --- tests ---------------------------------------------------------------------------------------------------------
 UNIT_SRC := $(sort $(shell find tests/unit tests/faults -name '*.c' 2>/dev/null))
 # The tests have a runner of their own: tests/plain_runner.c says why.
-UNIT_OBJ = $(UNIT_SRC:%.c=$(B)/%.o) $(B)/tests/plain_runner.o $(B)/tests/late/late.o
+UNIT_OBJ = $(UNIT_SRC:%.c=$(B)/%.o) $(B)/tests/plain_runner.o $(B)/tests/late/late.o $(B)/tests/late/late_reach.o $(B)/tests/late/late_rows.o
 
 unit-tests: $(B)/unit-tests
 $(B)/unit-tests: $(UNIT_OBJ) $(B)/libstretto.a
@@ -153,7 +153,7 @@ $(B)/rank-probe: $(B)/tests/ranks/probe.o $(B)/libstretto.a
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
 # Trainings with ranks as threads, held against one device.
-$(B)/equal: $(B)/tests/equal/equal.o $(B)/tests/equal/replay.o $(B)/tests/late/late.o $(B)/libstretto.a
+$(B)/equal: $(B)/tests/equal/equal.o $(B)/tests/equal/replay.o $(B)/tests/late/late.o $(B)/tests/late/late_reach.o $(B)/tests/late/late_rows.o $(B)/libstretto.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
@@ -179,7 +179,8 @@ GPU_SHARED = $(B)/tests/gpu/tap.o $(B)/libstretto.a
 $(B)/gpu-ops: $(B)/tests/gpu/ops.o $(B)/tests/unit/op/cases.o $(B)/tests/unit/op/chain.o $(GPU_SHARED)
 $(B)/gpu-arrays: $(B)/tests/gpu/arrays.o $(GPU_SHARED)
 $(B)/gpu-models: $(B)/tests/gpu/models.o $(B)/tests/unit/golden/golden.o $(B)/tests/unit/golden/run_graph.o $(GPU_SHARED)
-GPU_TESTS = $(B)/gpu-arrays $(B)/gpu-ops $(B)/gpu-models
+$(B)/gpu-steps: $(B)/tests/gpu/steps.o $(GPU_SHARED)
+GPU_TESTS = $(B)/gpu-arrays $(B)/gpu-ops $(B)/gpu-models $(B)/gpu-steps
 $(GPU_TESTS):
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
@@ -254,7 +255,7 @@ test-page: all $(B)/pages
 	@B=$(B) scripts/test-page
 
 # What runs on a GPU, against the reference kernels and the CPU; SEED=n draws other numbers, TYPES='f32,bf16' some types.
-test-gpu: $(GPU_TESTS)
+test-gpu: all $(B)/equal $(GPU_TESTS)
 	@B=$(B) SEED='$(if $(filter command line,$(origin SEED)),$(SEED))' TYPES='$(TYPES)' scripts/test-gpu
 
 # MUTANTS programs damaged in one place or two: none that would train otherwise may pass the verifier.

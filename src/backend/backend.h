@@ -18,8 +18,7 @@
 
 struct backend;
 
-/* Elements whose squares are summed as one: see array_squares. */
-enum { NORM_BLOCK = 1024 };
+enum { NORM_BLOCK = 1024 }; /* elements whose squares are summed as one: see array_squares */
 
 /* How convolutions are computed: AUTO by the backend's rule for the shape; WINOGRAD wherever it can
  * be; a backend that has one way only takes that. */
@@ -36,6 +35,11 @@ struct device {
                   when it opens; acts where there is such an instruction */
 };
 
+/* The most that memory_new gave; what libraries took besides (0: not known), will take; all. */
+struct device_bytes {
+    size_t peak, libraries, expected, all;
+};
+
 /* How a tensor's bytes are arranged. Interned per device: equal layouts are equal pointers, owned
  * by the device. */
 struct layout {
@@ -45,7 +49,7 @@ struct layout {
     const char *text; /* "plain", "aBcd16b" ... */
 };
 
-/* A chosen implementation of one call. Owned by who created it. */
+/* A chosen implementation of one call. */
 struct kernel {
     struct device *device;
     const char *name; /* for explain: "onednn:jit:avx512_core", "ref" */
@@ -56,8 +60,7 @@ struct kernel {
     const struct layout *rounded_from[OP_MAX_IN];
 };
 
-/* An in-order queue of work and a point in it. On CPUs work is done when the call returns and both
- * are trivial. */
+/* An in-order queue of work and a point in it; on CPUs both are nothing. */
 struct stream;
 struct event;
 
@@ -111,8 +114,8 @@ struct backend {
      * from and to beside other work; the same of memory that somebody else has. */
     enum status (*memory_new)(struct device *device, size_t bytes, const char *what, void **out);
     void (*memory_free)(struct device *device, void *memory, size_t bytes);
-    /* Local. The most that was taken of it at once, and all there is. NULL: it is the host's. */
-    void (*memory_bytes)(struct device *device, size_t *peak, size_t *all);
+    /* Local. What was taken of it, and all there is. NULL: it is the host's. */
+    void (*memory_bytes)(struct device *device, struct device_bytes *out);
     enum status (*pinned_new)(struct device *device, size_t bytes, const char *what, void **out);
     void (*pinned_free)(struct device *device, void *memory, size_t bytes);
     enum status (*pin)(struct device *device, void *memory, size_t bytes);
@@ -154,7 +157,7 @@ struct backend {
     enum status (*array_sum)(struct device *device, const double *sums, int64_t count,
                              struct exact_sum *total, struct stream *stream);
     enum status (*array_decide)(struct device *device, const struct exact_sum *squares,
-                                const struct exact_sum *losses, double clip,
+                                const struct exact_sum *losses, const struct optim_limits *limits,
                                 struct optim_decision *out, int32_t *stop, struct stream *stream);
     enum status (*array_check)(struct device *device, const struct elements *of, int32_t *bad,
                                struct stream *stream);
@@ -174,15 +177,16 @@ struct backend {
     enum status (*event_wait)(struct event *event);
     enum status (*event_done)(struct event *event, bool *done);
     enum status (*event_ns)(struct event *begin, struct event *end, int64_t *ns);
+
+    const struct backend_reach *reach; /* see reach.h; NULL: no rank reaches another's memory */
+    const struct backend_watch *watch; /* see watch.h; NULL: nothing to see */
 };
 
-/* Local. The registered backends: by name (NULL when there is none), and the whole table, NULL
- * terminated. */
+/* Local. A registered backend by name, or NULL; all of them, NULL last. */
 const struct backend *backend_find(const char *name);
 const struct backend *const *backend_all(void);
 
-/* Local. Thin wrappers: check, then dispatch. device_close and kernel_free accept NULL and clear
- * the pointer. */
+/* Local. Thin wrappers; device_close and kernel_free accept NULL and clear the pointer. */
 enum status device_open(const char *backend, int index, int threads, struct device **out);
 void device_close(struct device **device);
 enum status kernel_create(struct device *device, const struct op_call *call,

@@ -4,8 +4,10 @@
 #include <string.h>
 
 #include "backend/host.h"
+#include "backend/reach.h"
 #include "base/clones.h"
 #include "base/log.h"
+#include "comm/tree_sum.h"
 
 static float get(const struct elements *elements, int64_t i) {
     switch (elements->dtype) {
@@ -49,6 +51,22 @@ enum status host_array_add(struct device *device, const struct elements *into,
     return STATUS_OK;
 }
 
+enum status host_array_tree(struct device *device, const struct tree_terms *terms,
+                            struct stream *stream) {
+    enum { BLOCK = 1024 };
+    float sum[BLOCK], *term[TREE_MOST];
+    (void)device, (void)stream;
+    CHECK(terms->dtype == DTYPE_F32, "a tree of %s", dtype_name(terms->dtype));
+    for (int t = 0; t < terms->terms; t++) term[t] = (float *)(uintptr_t)terms->term[t];
+    for (int64_t at = 0; at < terms->count; at += BLOCK) {
+        int64_t count = terms->count - at < BLOCK ? terms->count - at : BLOCK;
+        comm_tree_sum(term, terms->terms, at, count, sum);
+        for (int i = 0; i < terms->outs; i++)
+            memcpy((float *)terms->out[i] + at, sum, (size_t)count * sizeof *sum);
+    }
+    return STATUS_OK;
+}
+
 /* Sixteen running sums a block: enough for the compiler to use vectors, in an order fixed by the
  * element's index. */
 VECTOR_CLONES double host_block_squares(const float *values) {
@@ -82,11 +100,11 @@ enum status host_array_sum(struct device *device, const double *sums, int64_t co
 }
 
 enum status host_array_decide(struct device *device, const struct exact_sum *squares,
-                              const struct exact_sum *losses, double clip,
+                              const struct exact_sum *losses, const struct optim_limits *limits,
                               struct optim_decision *out, int32_t *stop, struct stream *stream) {
     (void)device, (void)stream;
     if (losses && losses->special != 0) *stop = 1;
-    optim_decide(exact_total(squares), clip, out, stop);
+    optim_decide(exact_total(squares), limits, out, stop);
     return STATUS_OK;
 }
 

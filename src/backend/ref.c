@@ -98,8 +98,24 @@ static size_t padded(size_t bytes) {
 
 /* Scratch for a narrow tensor as f32; nothing for others. */
 static size_t wide_bytes(const struct tensor_type *type) {
-    return type->dtype == DTYPE_BF16 ? padded((size_t)shape_count(&type->shape) * sizeof(float))
-                                     : 0;
+    return dtype_is_narrow(type->dtype) ? padded((size_t)shape_count(&type->shape) * sizeof(float))
+                                        : 0;
+}
+
+static void widen(const struct tensor_type *type, const uint16_t *from, float *to) {
+    int64_t count = shape_count(&type->shape);
+    if (type->dtype == DTYPE_BF16)
+        bf16_widen(from, to, count);
+    else
+        for (int64_t i = 0; i < count; i++) to[i] = f16_to_f32(from[i]);
+}
+
+static void narrow(const struct tensor_type *type, const float *from, uint16_t *to) {
+    int64_t count = shape_count(&type->shape);
+    if (type->dtype == DTYPE_BF16)
+        bf16_narrow(from, to, count);
+    else
+        for (int64_t i = 0; i < count; i++) to[i] = f16_from_f32(from[i]);
 }
 
 /* Whatever layouts the inputs have, plain ones are wanted and given; here there are no others. */
@@ -145,12 +161,12 @@ static enum status ref_kernel_run(struct kernel *kernel, void *const in[], void 
     char *room = scratch;
     for (int i = 0; i < call->in_count; i++) {
         from[i] = place(&call->in[i], in[i], &room);
-        if (from[i] != in[i]) bf16_widen(in[i], from[i], shape_count(&call->in[i].shape));
+        if (from[i] != in[i]) widen(&call->in[i], in[i], from[i]);
     }
     for (int i = 0; i < call->out_count; i++) to[i] = place(&call->out[i], out[i], &room);
     op_def(call->op)->run(wide, from, to, room);
     for (int i = 0; i < call->out_count; i++)
-        if (to[i] != out[i]) bf16_narrow(to[i], out[i], shape_count(&call->out[i].shape));
+        if (to[i] != out[i]) narrow(&call->out[i], to[i], out[i]);
     return STATUS_OK;
 }
 

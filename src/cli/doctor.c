@@ -111,6 +111,10 @@ static struct check *all_checks(int *count) {
                 (struct check){"devices", name, doctor_look_part, &parts[part_count++]};
         }
     }
+    for (int i = 0; i < devices; i++)
+        if (backends[i]->apart)
+            checks[(*count)++] =
+                (struct check){"devices", "rates of GPUs", doctor_look_rates, backends[i]->name};
     checks[(*count)++] = (struct check){"devices", "bf16 on cpu", doctor_look_bf16, NULL};
     return checks;
 }

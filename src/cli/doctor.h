@@ -50,6 +50,8 @@ void doctor_look_part(const struct check *check, struct finding *out);
  */
 void doctor_look_isa(const struct check *check, struct finding *out);
 
+/* Local, blocking for some 0.3 s. How fast does the device of this name copy and multiply? */
+void doctor_look_rates(const struct check *check, struct finding *out);
 /* Local, blocking for some 0.2 s. Is bf16 faster than f32? */
 void doctor_look_bf16(const struct check *check, struct finding *out);
 

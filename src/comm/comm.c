@@ -30,6 +30,7 @@ enum { TABLE_COUNT = sizeof tables / sizeof *tables };
 static const char *const names[] = {
 #define COMMUNICATOR(name) #name,
 #define MISSING(name) #name,
+#define PLANE(name) #name,
 #include "comm/comm.def"
     NULL};
 

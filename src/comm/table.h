@@ -47,7 +47,9 @@ struct comm {
     struct comm_request *spare; /* a list of unused requests */
     struct comm_hooks hooks;
     uint64_t sent_bytes;
-    int blamed;                              /* see comm_blame */
+    int blamed;                         /* see comm_blame */
+    enum status (*turn)(void *context); /* see comm_set_turn */
+    void *turn_context;
     struct progress_thread *progress_thread; /* NULL: the rank's own thread does all */
 };
 

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "comm/table.h"
+#include "comm/turn.h"
 
 enum { YIELDS = 50, NAP_NS = 100 * 1000 * 1000, SPINS_LEAST = 32 };
 
@@ -60,8 +61,15 @@ enum status comm_progress(struct comm *comm) {
     return status;
 }
 
+void comm_set_turn(struct comm *comm, enum status (*turn)(void *context), void *context) {
+    comm->turn = turn;
+    comm->turn_context = context;
+}
+
 static enum status is_ready(const struct comm_request *request, bool *out) {
-    TRY(comm_progress_now(request->comm));
+    struct comm *comm = request->comm;
+    TRY(comm_progress_now(comm));
+    if (comm->turn && !request->done) TRY(comm->turn(comm->turn_context));
     *out = request->done;
     return STATUS_OK;
 }
@@ -102,6 +110,16 @@ static enum status look_around(const struct comm_request *request, int64_t since
     if (lost != -1) return comm->failed = comm_fail_lost(comm->rank, lost, what);
     if (comm->link->waiting)
         comm->link->waiting(comm->link->context, awaited_rank(request), what, since_ns);
+    return STATUS_OK;
+}
+
+enum status comm_look(struct comm *comm, const char *what, int64_t since_ns) {
+    const struct comm_link *link = comm->link;
+    TRY(comm_progress_now(comm));
+    if (!link) return STATUS_OK;
+    int lost = link->lost ? link->lost(link->context) : -1;
+    if (lost != -1) return comm->failed = comm_fail_lost(comm->rank, lost, what);
+    if (link->waiting) link->waiting(link->context, -1, what, since_ns);
     return STATUS_OK;
 }
 

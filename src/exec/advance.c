@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "exec/device_times.h"
 #include "exec/handlers.h"
 #include "exec/queues.h"
 #include "exec/state.h"
@@ -57,14 +58,17 @@ static enum status run_or_post(struct engine *engine, const struct instr *instr)
 static enum status run_timed(struct engine *engine, const struct instr *instr) {
     if (engine->state->observer.node) engine->now_ns = engine_now(engine);
     int64_t begin = engine->now_ns, comm_before = engine->step->times.of[TIME_COMM];
+    bool device = times_by_device(engine, instr);
+    if (device && engine->begin_ns == 0) times_begin(engine, instr);
     if (engine->begin_ns == 0) engine->begin_ns = begin;
     enum status status = run_or_post(engine, instr);
+    if (device && !engine->awaiting) times_end(engine);
     if (engine->law.of && status == STATUS_OK) status = law_wait(engine, instr, begin, comm_before);
     if (engine_timed_by(engine) && status == STATUS_OK && !engine->awaiting)
         status = timed_ran(engine, instr);
     engine->now_ns = engine_now(engine);
     int64_t spent = engine->now_ns - begin, comm = engine->step->times.of[TIME_COMM] - comm_before;
-    engine->step->times.of[instr_row(instr)->time] += spent - comm;
+    if (!device) engine->step->times.of[instr_row(instr)->time] += spent - comm;
     return status;
 }
 
@@ -106,7 +110,7 @@ enum status engine_advance(struct engine *engine, bool *ended) {
     if (engine->under_way) TRY(posted_settle(engine, instr));
     if (!engine->awaiting) TRY(run_timed(engine, instr));
     if (engine->awaiting) return STATUS_OK;
-    if (observer->instr)
+    if (observer->instr && !times_by_device(engine, instr))
         observer->instr(observer->context, instr, engine->step->number, engine->begin_ns,
                         engine->now_ns);
     engine->at++;
@@ -124,6 +128,14 @@ static void note_wait(struct engine *engine, int64_t begin, int64_t end) {
     if (moving > begin) engine->step->times.unsent_ns += moving - begin;
 }
 
+/* What the list awaits: of the communicator, or of the plane. */
+static enum status await(struct engine *engine) {
+    const struct posted *at = engine->awaited_at;
+    struct posted *posted = at ? &engine->posted[at - engine->posted] : NULL;
+    struct plane_request **moving = posted ? &posted->moving : &engine->moving;
+    return *moving ? plane_wait(moving) : comm_wait(engine->awaiting);
+}
+
 enum status engine_wait(struct engine *engine) {
     const struct engine_observer *observer = engine->watcher;
     const struct instr *waiter =
@@ -131,7 +143,7 @@ enum status engine_wait(struct engine *engine) {
     int64_t begin = engine_now(engine);
     /* What others need of this rank's device comes first. */
     enum status status = engine->apart ? posted_move(engine, true) : STATUS_OK;
-    if (status == STATUS_OK) status = comm_wait(engine->awaiting);
+    if (status == STATUS_OK) status = await(engine);
     int64_t end = engine->now_ns = engine_now(engine);
     if (status == STATUS_OK) note_wait(engine, begin, end);
     engine->awaiting = NULL;

@@ -38,6 +38,13 @@ static const struct elements *staging_of(const struct engine *engine) {
     return in_place(engine) ? being_given(engine) : store_staging(engine->store);
 }
 
+/* Pieces between an array and the staging, where a plane gives that to the others. */
+static enum status copy_near(struct engine *engine, void *to, const void *from) {
+    struct device *device = engine->plan->device;
+    return device->backend->array_copy(device, to, from, engine->broadcast.piece,
+                                       engine->stream[STREAM_MOVE]);
+}
+
 /* Where others reach the staging; of a device that is apart that is memory of the host, which the
  * pieces go to straight. */
 static char *reached(const struct engine *engine) {
@@ -45,22 +52,36 @@ static char *reached(const struct engine *engine) {
 }
 
 static bool copies(const struct engine *engine) {
-    return engine->apart || !in_place(engine);
+    return (engine->apart && !engine->plane) || !in_place(engine);
 }
 
 static enum status give_piece(struct engine *engine) {
     const struct broadcast_run *run = &engine->broadcast;
     char *data = being_given(engine)->data;
+    if (engine->plane) return copy_near(engine, staging_of(engine)->data, data + run->done);
     return device_copy_out(engine->plan->device, reached(engine), data + run->done, run->piece);
 }
 
 static enum status take_piece(struct engine *engine) {
     const struct broadcast_run *run = &engine->broadcast;
     char *data = being_given(engine)->data;
+    if (engine->plane) return copy_near(engine, data + run->done, staging_of(engine)->data);
     return device_copy_in(engine->plan->device, data + run->done, reached(engine), run->piece);
 }
 
-static enum status post_piece(struct engine *engine, struct comm_group *group) {
+/* In place the piece is where it lies. */
+static enum status move_piece(struct engine *engine, struct plane_group *group) {
+    const struct broadcast_run *run = &engine->broadcast;
+    char *data = staging_of(engine)->data;
+    struct plane_op op = {.kind = PLANE_BROADCAST,
+                          .data = {.dtype = DTYPE_U8,
+                                   .data = in_place(engine) ? data + run->done : data,
+                                   .count = (int64_t)run->piece}};
+    return plane_post(group, &op, &engine->moving);
+}
+
+static enum status post_piece(struct engine *engine, const struct instr *instr) {
+    struct comm_group *group = engine->group[instr->group];
     struct broadcast_run *run = &engine->broadcast;
     size_t left = elements_bytes(being_given(engine)) - run->done,
            room = elements_bytes(staging_of(engine));
@@ -69,6 +90,7 @@ static enum status post_piece(struct engine *engine, struct comm_group *group) {
     if (run->piece > run->most) run->most = run->piece;
     if (comm_group_member(group) == 0 && copies(engine)) TRY(give_piece(engine));
     engine->awaiting = &engine->request;
+    if (engine->plane) return move_piece(engine, engine->moves[instr->group]);
     return comm_broadcast(group, 0, reached(engine), run->piece, &engine->request);
 }
 
@@ -99,7 +121,8 @@ static void take_place(struct engine *engine) {
 static enum status end_broadcast(struct engine *engine) {
     struct device *device = engine->plan->device;
     engine->broadcast.active = false;
-    if (engine->apart || in_place(engine)) return STATUS_OK;
+    if ((engine->apart && !engine->plane) || in_place(engine)) return STATUS_OK;
+    if (engine->plane) TRY(queues_await(engine));
     const struct elements *staging = staging_of(engine);
     size_t each = dtype_bytes(staging->dtype);
     struct elements dirty =
@@ -109,7 +132,8 @@ static enum status end_broadcast(struct engine *engine) {
 
 /* Goes on with what is under way; called again after each meeting. *done tells that all was given.
  */
-static enum status go_on(struct engine *engine, struct comm_group *group, bool *done) {
+static enum status go_on(struct engine *engine, const struct instr *instr, bool *done) {
+    struct comm_group *group = engine->group[instr->group];
     struct broadcast_run *run = &engine->broadcast;
     int last = engine->store->layout->array_count;
     if (run->piece > 0 && !run->releasing) return end_piece(engine, group);
@@ -119,7 +143,7 @@ static enum status go_on(struct engine *engine, struct comm_group *group, bool *
         do run->array++;
         while (run->array < last && !is_given(engine, run->array));
     }
-    if (run->array < last) return post_piece(engine, group);
+    if (run->array < last) return post_piece(engine, instr);
     run->piece = 0;
     if (!run->statistics && !run->all) return post_place(engine, group);
     if (!run->statistics) take_place(engine);
@@ -139,7 +163,7 @@ enum status run_BCAST(struct engine *engine, const struct instr *instr) {
         engine->broadcast.first =
             (struct train_place){engine->state->done.step, engine->state->next};
     }
-    TRY(go_on(engine, engine->group[instr->group], &done));
+    TRY(go_on(engine, instr, &done));
     const struct train_place *first = &engine->broadcast.first;
     const struct train_position *own = &engine->state->next;
     bool here = first->step == engine->state->done.step && first->next.epoch == own->epoch &&
@@ -180,7 +204,7 @@ enum status run_STATS_ALL(struct engine *engine, const struct instr *instr) {
         TRY(keep_own(engine));
         begin(engine, true);
     }
-    return go_on(engine, engine->group[instr->group], &done);
+    return go_on(engine, instr, &done);
 }
 
 enum status run_STATS_OWN(struct engine *engine, const struct instr *instr) {

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "exec/handlers.h"
+#include "exec/queues.h"
 #include "exec/saving.h"
 #include "exec/state.h"
 
@@ -31,10 +32,16 @@ static enum status post_gather(struct engine *engine, const struct instr *instr)
         struct elements from = store_elements(engine->store, engine->saving->collect.array,
                                               range.begin + own.begin, own.count),
                         to = elements_part(&all, own.begin, own.count);
-        TRY(device_copy_out(device, store_shared(engine->store, to.data), from.data,
-                            elements_bytes(&to)));
+        if (engine->plane)
+            TRY(device->backend->array_copy(device, to.data, from.data, elements_bytes(&to),
+                                            engine->stream[STREAM_MOVE]));
+        else
+            TRY(device_copy_out(device, store_shared(engine->store, to.data), from.data,
+                                elements_bytes(&to)));
     }
     engine->awaiting = &engine->request;
+    struct plane_op op = {.kind = PLANE_ALL_GATHER, .data = all};
+    if (engine->plane) return plane_post(engine->moves[instr->group], &op, &engine->moving);
     return comm_all_gather(group, store_shared(engine->store, all.data), all.count,
                            &engine->request);
 }
@@ -57,7 +64,9 @@ static enum status keep_cut(struct engine *engine, const struct instr *instr) {
     const struct state_item *items = state_items(layout, array, &count);
     struct slice range;
     struct elements all = staging_of(engine, instr, &range);
-    if (engine->apart)
+    if (engine->plane)
+        TRY(queues_await(engine));
+    else if (engine->apart)
         TRY(device_copy_in(engine->plan->device, all.data, store_shared(engine->store, all.data),
                            elements_bytes(&all)));
     for (int i = 0; i < count; i++) {

@@ -8,7 +8,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "exec/device_times.h"
 #include "exec/queues.h"
+#include "exec/scale.h"
 #include "exec/state.h"
 #include "exec/tally.h"
 #include "exec/versions.h"
@@ -57,6 +59,8 @@ void engine_progress(struct engine *engine) {
     int64_t begin = engine_now(engine);
     if (engine->apart) engine->comm_status = posted_move(engine, false);
     if (engine->comm_status == STATUS_OK) engine->comm_status = comm_progress(engine->comm);
+    if (engine->comm_status == STATUS_OK && engine->plane)
+        engine->comm_status = plane_progress(engine->plane);
     engine->step->times.of[TIME_COMM] += engine_now(engine) - begin;
 }
 
@@ -94,6 +98,7 @@ void step_begin(struct step *step) {
 void step_renew(struct step *step, int64_t number) {
     step->number = number;
     step->normed = step->updated = step->decided = false;
+    step->ran_count = 0;
     step->untold_count = 0;
     step->version = -1;
     step->relayed = (struct step_share){0};
@@ -220,6 +225,7 @@ static void fill_result(const struct engine *engine, struct step *step, struct s
                                 .acc5 = top_five(engine, tally),
                                 .lr = step->lr,
                                 .grad_norm = step->normed && !overlaps ? step->grad_norm : NAN,
+                                .loss_scale = scale_acts(engine) ? step->loss_scale : NAN,
                                 .times = step->times,
                                 .request = overlap_request(engine, step),
                                 .ranks = comm_size(engine->comm),
@@ -247,7 +253,8 @@ static void next_step(struct engine *engine) {
 }
 
 int engine_ahead(const struct engine *engine) {
-    return engine->apart && is_alone(engine) ? PLAN_STEPS_AHEAD : 0;
+    bool knows = !scale_acts(engine); /* the scale of a step follows from the one before */
+    return engine->apart && is_alone(engine) && knows ? PLAN_STEPS_AHEAD : 0;
 }
 
 int engine_unfinished(const struct engine *engine) {
@@ -281,6 +288,8 @@ static enum status run_step(struct engine *engine, struct step *step) {
     step->begin_ns = engine_now(engine);
     step->begin = engine->state->next;
     step->lr = engine_lr(engine);
+    scale_begin(engine, step);
+    times_step(engine, step);
     TRY(queues_clear_told(engine, step));
     TRY(overlap_fill(engine));
     TRY(engine_run_list(engine, list_at(engine, step_in_epoch(engine))));
@@ -317,8 +326,9 @@ static enum status tell(struct engine *engine, struct step *step) {
 enum status engine_finish(struct engine *engine, struct step_result *out) {
     struct step *step = oldest_step(engine);
     CHECK(engine->unfinished > 0, "no step is under way");
-    enum status status = engine->plan->device->backend->event_wait(step->done);
+    enum status status = queues_wait(engine, step->done);
     if (status == STATUS_OK) status = tell(engine, step);
+    if (status == STATUS_OK) status = times_tell(engine, step);
     /* Of steps under way at once each counts from the end of the one before. */
     int64_t now_ns = engine_now(engine), before_ns = engine->finished_ns;
     step->times.total_ns = now_ns - (before_ns > step->begin_ns ? before_ns : step->begin_ns);

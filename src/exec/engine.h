@@ -41,10 +41,10 @@ struct step_result {
     int64_t samples;
     int64_t skipped;   /* of these, samples without a label that counts: damaged ones */
     double loss;       /* mean over the labels of the step, all terms added */
-    double acc1, acc5; /* fractions of the first term that counts them; NaN where none does, and
-                          acc5 of five classes or fewer */
+    double acc1, acc5; /* of the first term that counts them; NaN: none does; acc5 of few classes */
     double lr;
-    double grad_norm; /* NaN: not known yet, see engine_norm */
+    double grad_norm;  /* NaN: not known yet, see engine_norm */
+    double loss_scale; /* see struct loss_scale; NaN: there is none */
     struct step_times times;
     struct step_request request; /* of all ranks together */
     int ranks;

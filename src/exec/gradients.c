@@ -41,13 +41,26 @@ static struct elements gradient_of(const struct engine *engine, const struct ins
     return store_bucket_gradient(engine->store, instr->grad, bucket_of(engine, instr));
 }
 
+/* Where what moves between ranks lies, and what is enqueued for it. */
+static struct stream *moves_on(const struct engine *engine) {
+    return engine->stream[engine->plane ? STREAM_MOVE : STREAM_COMM];
+}
+
+static enum status move(struct engine *engine, const struct instr *instr, enum plane_kind kind,
+                        const struct elements *data) {
+    struct plane_op op = {.kind = kind, .data = *data};
+    return plane_post(engine->moves[instr->group], &op, &engine_posted(engine, instr)->moving);
+}
+
 /* Between the device and the memory that others reach, where that is another one. */
 static enum status copy_out(struct engine *engine, const struct elements *part) {
+    if (engine->plane) return STATUS_OK;
     return queues_copy_out(engine, store_shared(engine->store, part->data), part->data,
                            elements_bytes(part));
 }
 
 static enum status copy_in(struct engine *engine, const struct elements *part) {
+    if (engine->plane) return STATUS_OK;
     return queues_copy_in(engine, part->data, store_shared(engine->store, part->data),
                           elements_bytes(part));
 }
@@ -62,6 +75,7 @@ static enum status prepare_sum(struct engine *engine, const struct instr *instr)
 static enum status sum_bucket(struct engine *engine, const struct instr *instr,
                               struct comm_request **out) {
     struct elements data = gradient_of(engine, instr);
+    if (engine->plane) return move(engine, instr, PLANE_ALL_REDUCE, &data);
     return comm_all_reduce(engine->group[instr->group], store_shared(engine->store, data.data),
                            data.count, out);
 }
@@ -104,6 +118,7 @@ enum status prepare_SCATTER(struct engine *engine, const struct instr *instr) {
 enum status post_SCATTER(struct engine *engine, const struct instr *instr,
                          struct comm_request **out) {
     struct elements data = gradient_of(engine, instr);
+    if (engine->plane) return move(engine, instr, PLANE_REDUCE_SCATTER, &data);
     return comm_reduce_scatter(engine->group[instr->group], store_shared(engine->store, data.data),
                                data.count, out);
 }
@@ -116,7 +131,7 @@ enum status finish_SCATTER(struct engine *engine, const struct instr *instr) {
     TRY(copy_in(engine, &own));
     if (instr->grad == instr->other) return STATUS_OK;
     return store_take_slice(engine->store, instr->grad, bucket_of(engine, instr), &slice,
-                            instr->flags & INSTR_NEW, engine->stream[STREAM_COMM]);
+                            instr->flags & INSTR_NEW, moves_on(engine));
 }
 
 enum status prepare_GATHER(struct engine *engine, const struct instr *instr) {
@@ -125,13 +140,14 @@ enum status prepare_GATHER(struct engine *engine, const struct instr *instr) {
     struct elements all = store_bucket_params(engine->store, bucket),
                     own = elements_part(&all, slice.begin, slice.count);
     queues_follow(engine);
-    TRY(store_give_slice(engine->store, bucket, &slice, engine->stream[STREAM_COMM]));
+    TRY(store_give_slice(engine->store, bucket, &slice, moves_on(engine)));
     return copy_out(engine, &own);
 }
 
 enum status post_GATHER(struct engine *engine, const struct instr *instr,
                         struct comm_request **out) {
     struct elements data = store_bucket_params(engine->store, bucket_of(engine, instr));
+    if (engine->plane) return move(engine, instr, PLANE_ALL_GATHER, &data);
     return comm_all_gather(engine->group[instr->group], store_shared(engine->store, data.data),
                            data.count, out);
 }

@@ -12,6 +12,7 @@
 #include "exec/numeric.h"
 #include "exec/places.h"
 #include "exec/queues.h"
+#include "exec/scale.h"
 #include "exec/tally.h"
 #include "exec/versions.h"
 
@@ -83,7 +84,8 @@ enum status finish_COUNT(struct engine *engine, const struct instr *instr) {
     for (int i = 0; i < losses; i++) {
         int64_t labels = 0;
         for (int m = 0; m < members; m++) labels += step->labels[m][i];
-        step->read->seed[i] = labels > 0 ? (float)(1.0 / (double)(labels * replicas)) : 0;
+        step->read->seed[i] =
+            labels > 0 ? (float)(step->loss_scale / (double)(labels * replicas)) : 0;
     }
     return STATUS_OK;
 }
@@ -379,10 +381,13 @@ enum status finish_REPORT(struct engine *engine, const struct instr *instr) {
  * what a rank has tells that the step comes to nothing, or that it does not know. */
 static enum status decide(struct engine *engine, struct step *step, bool all) {
     struct device *device = engine->plan->device;
-    double limit = all && program_clips(engine->plan->program) ? engine->plan->config.clip : 0;
+    struct optim_limits limits = {
+        .clip = all && program_clips(engine->plan->program) ? engine->plan->config.clip : 0,
+        .unscale = 1 / step->loss_scale,
+        .leaves = scale_acts(engine)};
     step->decided = true;
     return device->backend->array_decide(
-        device, &step->told->squares, is_alone(engine) ? &step->told->losses : NULL, limit,
+        device, &step->told->squares, is_alone(engine) ? &step->told->losses : NULL, &limits,
         &step->told->decision, engine->stop, engine->stream[STREAM_COMPUTE]);
 }
 
@@ -401,7 +406,9 @@ enum status post_NORM(struct engine *engine, const struct instr *instr, struct c
     struct step *step = engine_posted(engine, instr)->step;
     step->squares = step->read->told.squares;
     step->own_is_finite = isfinite(step->read->told.decision.norm);
-    step->bad_gradient = step->own_is_finite ? NULL : numeric_bad_gradient(engine, instr->grad);
+    step->bad_gradient = step->own_is_finite || scale_acts(engine)
+                             ? NULL
+                             : numeric_bad_gradient(engine, instr->grad);
     return exchange(engine, instr, &step->squares, sizeof step->squares, step->all_squares, out);
 }
 
@@ -425,7 +432,13 @@ enum status finish_NORM(struct engine *engine, const struct instr *instr) {
     for (int m = 0; m < members; m++) exact_merge(&step->squares, &step->all_squares[m]);
     double squares = exact_total(&step->squares);
     bool unchanged = is_alone(engine) && step->read->told.decision.skip;
-    step->grad_norm = sqrt(squares);
+    step->grad_norm = sqrt(squares) / step->loss_scale;
+    if (scale_acts(engine)) {
+        TRY(engine_await_losses(engine)); /* one that is not finite ends the run */
+        TRY(scale_next(engine, step, isfinite(squares)));
+        step->normed = true;
+        return decide_together(engine, step);
+    }
     if (!isfinite(squares) && !unchanged &&
         (step->updated || step != engine->step)) /* a driver updates nothing */
         return numeric_failure_of_norm(engine, step);

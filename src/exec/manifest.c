@@ -58,6 +58,11 @@ char *manifest_print(const struct manifest *manifest) {
         json_object_set_new(root, "sample", json_integer((json_int_t)manifest->next.sample));
     }
     if (manifest->clock_count) json_object_set_new(root, "clock", clock_list(manifest));
+    if (state->scale.scale > 0)
+        json_object_set_new(root, "loss_scale",
+                            json_pack("{s:f, s:I, s:I}", "scale", state->scale.scale, "good",
+                                      (json_int_t)state->scale.good, "skipped",
+                                      (json_int_t)state->scale.skipped));
     char check[16];
     snprintf(check, sizeof check, "%08x", json_content_check(root));
     json_object_set_new(root, "check", json_string(check));
@@ -144,6 +149,19 @@ static enum status read_state(const json_t *root, const char *path, struct check
     return STATUS_OK;
 }
 
+/* A run whose losses are not scaled has none. */
+static enum status read_scale(const json_t *object, const char *path, struct loss_scale *out) {
+    if (!object) return STATUS_OK;
+    const json_t *scale = json_object_get(object, "scale"), *good = json_object_get(object, "good"),
+                 *skipped = json_object_get(object, "skipped");
+    if (!json_is_number(scale) || !(json_number_value(scale) > 0) || !json_is_integer(good) ||
+        !json_is_integer(skipped))
+        return fail(STATUS_USAGE, "%s: loss_scale is not usable", path);
+    *out = (struct loss_scale){json_number_value(scale), json_integer_value(good),
+                               json_integer_value(skipped)};
+    return STATUS_OK;
+}
+
 /* Manifests of before they were kept have neither: there the step alone tells. */
 static enum status read_position(const json_t *root, const char *path, struct train_position *out) {
     const json_t *epoch = json_object_get(root, "epoch"), *sample = json_object_get(root, "sample");
@@ -198,6 +216,7 @@ static enum status read_root(json_t *root, const char *path, struct manifest *ou
     TRY(read_position(root, path, &out->next));
     TRY(read_facts(json_object_get(root, "facts"), path, out));
     TRY(read_clock(json_object_get(root, "clock"), path, out));
+    TRY(read_scale(json_object_get(root, "loss_scale"), path, &out->state.scale));
     return read_files(json_object_get(root, "files"), path, out);
 }
 

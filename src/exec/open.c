@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "exec/device_times.h"
 #include "exec/queues.h"
 #include "exec/state.h"
 
@@ -133,7 +134,7 @@ static enum status open_loaders(struct engine *engine) {
 
 /* Every rank declares every group of a family, in the same order, and keeps its own. */
 static enum status open_family(struct engine *engine, enum group_family family,
-                               struct comm_group **own) {
+                               struct comm_group **own, struct plane_group **moves) {
     const struct grid *grid = &engine->plan->program->grid;
     int *ranks = MEM_ARRAY(int, grid_ranks(grid));
     enum status status = STATUS_OK;
@@ -142,7 +143,11 @@ static enum status open_family(struct engine *engine, enum group_family family,
         int count = group_size(grid, family, g);
         for (int i = 0; i < count; i++) ranks[i] = group_rank(grid, family, g, i);
         status = comm_group_new(engine->comm, ranks, count, &group);
-        if (status == STATUS_OK && comm_group_member(group) >= 0) *own = group;
+        bool member = status == STATUS_OK && comm_group_member(group) >= 0;
+        struct plane_group *moved = NULL;
+        if (status == STATUS_OK && engine->plane)
+            status = plane_group_new(engine->plane, ranks, count, &moved);
+        if (member) *own = group, *moves = moved;
     }
     free(ranks);
     return status;
@@ -154,10 +159,10 @@ static enum status open_groups(struct engine *engine) {
     bool world = false;
     for (int g = 0; g < program->group_count; g++) {
         bool all = program->ranks == 1 || (program->group[g] == GROUP_WORLD && !world);
-        if (all)
+        if (all && !engine->plane)
             engine->group[g] = comm_world(engine->comm);
         else
-            TRY(open_family(engine, program->group[g], &engine->group[g]));
+            TRY(open_family(engine, program->group[g], &engine->group[g], &engine->moves[g]));
         world |= all;
     }
     return STATUS_OK;
@@ -271,6 +276,18 @@ static void make_room(struct engine *engine) {
     for (int i = 0; i < engine->ring_count; i++) step_init(&engine->ring[i], plan->config.ranks);
 }
 
+/* Where two devices do not reach one another, the host's memory is what ranks share. */
+static enum status open_plane(struct engine *engine) {
+    const struct plan *plan = engine->plan;
+    struct plane_config config = {.device = plan->device,
+                                  .comm = engine->comm,
+                                  .stream = engine->stream[STREAM_MOVE],
+                                  .bytes = plan_heap_bytes(plan)};
+    if (!plan->plane || is_alone(engine)) return STATUS_OK;
+    enum status status = plane_open(plan->plane, &config, &engine->plane);
+    return status == STATUS_NO ? STATUS_OK : status;
+}
+
 static enum status set_up(struct engine *engine) {
     const struct plan *plan = engine->plan;
     const struct backend *backend = plan->device->backend;
@@ -279,12 +296,13 @@ static enum status set_up(struct engine *engine) {
     TRY(posted_open(engine));
     TRY(queues_open(engine));
     engine_listen(engine, true);
+    TRY(open_plane(engine));
     TRY(open_groups(engine));
     TRY(open_channels(engine));
     TRY(engine_open_calls(engine));
     TRY(open_staging(engine));
     law_open(engine);
-    TRY(store_new(plan->store, plan->device, engine->comm, &engine->store));
+    TRY(store_new(plan->store, plan->device, engine->comm, engine->plane, &engine->store));
     engine->store->stream = engine->stream[STREAM_COMPUTE];
     TRY(store_init(engine->store, plan->micro[0].graph, plan->config.seed));
     TRY(backend->memory_new(plan->device, plan->memory.activations, "activations",
@@ -292,6 +310,7 @@ static enum status set_up(struct engine *engine) {
     TRY(backend->memory_new(plan->device, plan->memory.scratch, "scratch",
                             (void **)&engine->scratch));
     TRY(make_runnables(engine));
+    TRY(times_open(engine));
     TRY(open_loaders(engine));
     engine_find_place(engine);
     return STATUS_OK;
@@ -331,6 +350,8 @@ void engine_close(struct engine **pointer) {
         plan->device->backend->memory_free(plan->device, engine->scratch, plan->memory.scratch);
     store_free(&engine->store);
     close_staging(engine);
+    plane_close(&engine->plane);
+    times_close(engine);
     queues_close(engine);
     posted_free(engine);
     comm_close(&engine->comm);

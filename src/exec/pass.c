@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "exec/device_times.h"
 #include "exec/state.h"
 
 static bool is_absent(enum pass pass) {
@@ -34,20 +35,41 @@ static enum status await_compute(struct engine *engine) {
     return device->backend->stream_wait(device, engine->stream[STREAM_COMPUTE]);
 }
 
+struct launch {
+    struct kernel *kernel;
+    void **in, **out, *scratch;
+    struct stream *stream;
+};
+
+static enum status run_launch(void *context) {
+    const struct launch *l = context;
+    return kernel_run(l->kernel, l->in, l->out, l->scratch, l->stream);
+}
+
+/* The cause was said; a kernel enqueued before may be the one that failed. */
+static void tell_kernel(const struct engine *engine, const struct graph *graph,
+                        const struct node *node) {
+    char text[INSTR_TEXT_BYTES] = "no instruction";
+    if (engine->list && engine->at < engine->list->count)
+        instr_text(&engine->list->items[engine->at], engine->plan->config.rank, text);
+    log_note("it failed at %s: %s, which makes %s, by kernel %s", text, op_def(node->op)->name,
+             graph->values[node->out[0]].name, node->kernel->name);
+}
+
 /* Whoever watches the nodes of a step is told what the kernel took. */
 static enum status run_kernel(struct engine *engine, const struct graph *graph,
                               const struct node *node, void **in, void **out) {
     const struct engine_observer *observer = &engine->state->observer;
     struct stream *stream = engine->stream[STREAM_COMPUTE];
     if (!node->kernel) return STATUS_OK;
-    if (!observer->node || !list_is_step(engine->list_name))
-        return kernel_run(node->kernel, in, out, engine->scratch, stream);
-    TRY(await_compute(engine));
-    int64_t begin = clock_ns();
-    TRY(kernel_run(node->kernel, in, out, engine->scratch, stream));
-    TRY(await_compute(engine));
-    observer->node(observer->context, graph, node, clock_ns() - begin);
-    return STATUS_OK;
+    bool timed = observer->node && list_is_step(engine->list_name);
+    struct launch launch = {node->kernel, in, out, engine->scratch, stream};
+    int64_t ns = 0;
+    enum status status =
+        timed ? times_kernel(engine, run_launch, &launch, &ns) : run_launch(&launch);
+    if (status != STATUS_OK) tell_kernel(engine, graph, node);
+    if (status == STATUS_OK && timed) observer->node(observer->context, graph, node, ns);
+    return status;
 }
 
 /* A gradient of the first micro-batch goes straight into its accumulator; later ones go through a

@@ -132,12 +132,22 @@ static void begin(struct engine *engine, const struct instr *instr, struct poste
     note_second(engine, instr, posted);
 }
 
+/* The communicator's hooks know nothing of what a plane moves. */
+static void note_moving(struct engine *engine, struct posted *posted) {
+    posted->by_plane = posted->moving;
+    if (!posted->by_plane) return;
+    posted->begin_ns = engine_now(engine);
+    posted->end_ns = posted->start_ns = 0;
+    posted->sequence = 0;
+}
+
 static enum status hand_over(struct engine *engine, const struct instr *instr,
                              struct posted *posted) {
     engine->posting = posted;
     enum status status = handlers[instr->op].post(engine, instr, &posted->request);
     engine->posting = NULL;
     posted->stage = POSTED_MOVES;
+    note_moving(engine, posted);
     return status;
 }
 
@@ -146,7 +156,7 @@ static enum status look_at(struct engine *engine, const struct posted *posted, b
                            bool *ready) {
     *ready = true;
     if (!posted->copies) return STATUS_OK;
-    if (wait) return backend_of(engine)->event_wait(posted->event);
+    if (wait) return queues_wait(engine, posted->event);
     return backend_of(engine)->event_done(posted->event, ready);
 }
 
@@ -217,14 +227,15 @@ static enum status bring(struct engine *engine, struct posted *posted) {
     const struct engine_observer *observer = engine->watcher;
     if (engine->law.of) TRY(law_hold(engine, posted));
     if (engine->meeting.clock) timed_take(engine, posted);
+    if (posted->by_plane) posted->end_ns = engine_now(engine);
     if (observer->posted)
         observer->posted(observer->context, posted->instr, posted->step->number, posted->begin_ns,
                          posted->end_ns);
+    enum engine_stream stream = posted->by_plane ? STREAM_MOVE : STREAM_COMM;
     engine->copied = false;
     TRY(handlers[posted->instr->op].finish(engine, posted->instr));
-    posted->copies = engine->copied;
-    if (engine->copied)
-        backend_of(engine)->event_record(posted->event, engine->stream[STREAM_COMM]);
+    posted->copies = engine->copied || posted->by_plane;
+    if (posted->copies) backend_of(engine)->event_record(posted->event, engine->stream[stream]);
     posted->stage = POSTED_IN;
     return STATUS_OK;
 }
@@ -258,6 +269,11 @@ static struct stream *stream_of(const struct engine *engine, const struct instr 
     return engine->stream[instr->op == INSTR_LOAD ? STREAM_LOAD : STREAM_COMPUTE];
 }
 
+static enum status test(struct posted *posted, bool *done) {
+    if (posted->moving) return plane_test(&posted->moving, done);
+    return comm_test(&posted->request, done);
+}
+
 enum status posted_settle(struct engine *engine, const struct instr *instr) {
     for (struct posted *posted; (posted = first_posted(engine, instr));) {
         bool done = true;
@@ -265,8 +281,8 @@ enum status posted_settle(struct engine *engine, const struct instr *instr) {
         if (posted->stage == POSTED_OUT) TRY(hand_over_all(engine, false));
         if (posted->stage == POSTED_OUT)
             done = false;
-        else if (posted->stage == POSTED_MOVES && posted->request)
-            TRY(comm_test(&posted->request, &done));
+        else if (posted->stage == POSTED_MOVES)
+            TRY(test(posted, &done));
         if (!done) {
             await(engine, posted);
             return STATUS_OK;
@@ -295,8 +311,10 @@ enum status posted_await_all(struct engine *engine, bool leave) {
 
 enum status posted_tell(struct engine *engine, const struct instr *instr) {
     struct comm_request *request = NULL;
-    engine_posted(engine, instr)->step = engine->step;
+    struct posted *posted = engine_posted(engine, instr);
+    posted->step = engine->step;
     TRY(handlers[instr->op].post(engine, instr, &request));
+    TRY(plane_wait(&posted->moving));
     TRY(comm_wait(&request));
     return handlers[instr->op].finish(engine, instr);
 }

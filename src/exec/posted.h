@@ -9,7 +9,7 @@
 #ifndef EXEC_POSTED_H
 #define EXEC_POSTED_H
 
-#include "backend/backend.h"
+#include "backend/plane.h"
 #include "comm/comm.h"
 #include "program/resource.h"
 
@@ -26,6 +26,8 @@ struct posted {
     bool copies;         /* of stage OUT or IN: the device copies, up to: */
     struct event *event; /* NULL on a device that has none */
     struct comm_request *request;
+    struct plane_request *moving; /* of the plane, instead of `request` */
+    bool by_plane;                /* it was, or is */
     struct posted *by; /* where the operation is kept, if it is on two buffers and this is the
                           second; else NULL */
     struct step *step; /* that posted it */

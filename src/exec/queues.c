@@ -3,8 +3,12 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
+#include "comm/turn.h"
 #include "exec/places.h"
 
 static const struct backend *backend_of(const struct engine *engine) {
@@ -84,9 +88,46 @@ void queues_close(struct engine *engine) {
     close_steps(engine);
 }
 
+/* A device may wait for a rank that is gone: looks around meanwhile. */
+static enum status watch_event(struct engine *engine, struct event *event) {
+    enum { TURNS = 1000, NAP_NS = 50 * 1000, LOOK_NS = 100 * 1000 * 1000 };
+    int64_t since_ns = clock_ns(), looked_ns = since_ns;
+    bool done = false;
+    for (int turn = 0; !done; turn++) {
+        TRY(backend_of(engine)->event_done(event, &done));
+        if (done || turn < TURNS) continue;
+        nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+        if (clock_ns() - looked_ns < LOOK_NS) continue;
+        looked_ns = clock_ns();
+        enum status status = comm_look(engine->comm, "the device", since_ns);
+        if (status == STATUS_OK) continue;
+        plane_abort(engine->plane);
+        return status;
+    }
+    return STATUS_OK;
+}
+
+/* Which kernel failed is not known here: those of all instructions so far were under way. */
+enum status queues_wait(struct engine *engine, struct event *event) {
+    char text[INSTR_TEXT_BYTES];
+    enum status status = plane_waits(engine->plane) ? watch_event(engine, event)
+                                                    : backend_of(engine)->event_wait(event);
+    if (status == STATUS_BUG && engine->list && engine->at > 0)
+        log_note("the device was given all up to %s of step %lld; CUDA_LAUNCH_BLOCKING=1 finds the "
+                 "kernel",
+                 instr_text(&engine->list->items[engine->at - 1], engine->plan->config.rank, text),
+                 (long long)engine->step->number + 1);
+    return status;
+}
+
 enum status queues_await(struct engine *engine) {
-    for (int s = 0; engine->apart && s < STREAM_COUNT; s++)
+    for (int s = 0; engine->apart && s < STREAM_COUNT; s++) {
+        if (plane_waits(engine->plane)) {
+            backend_of(engine)->event_record(engine->computed, engine->stream[s]);
+            TRY(queues_wait(engine, engine->computed));
+        }
         TRY(backend_of(engine)->stream_wait(engine->plan->device, engine->stream[s]));
+    }
     return STATUS_OK;
 }
 
@@ -97,6 +138,7 @@ void queues_follow(struct engine *engine) {
     if (!engine->apart) return;
     backend->event_record(engine->computed, engine->stream[STREAM_COMPUTE]);
     backend->stream_wait_event(engine->stream[STREAM_COMM], engine->computed);
+    if (engine->plane) backend->stream_wait_event(engine->stream[STREAM_MOVE], engine->computed);
 }
 
 enum status queues_copy_out(struct engine *engine, void *host, const void *from, size_t bytes) {

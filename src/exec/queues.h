@@ -1,9 +1,9 @@
 /* The streams of an engine, and what is enqueued there beside kernels; private to src/exec.
  *
  * Instructions are enqueued in the order of the program: those of the queue COMPUTE on one stream,
- * copies for the communicator on another, those of LOAD on a third. A stream that needs what
- * another makes waits for its event. On a device whose memory is the host's all streams are
- * nothing, and a copy from a place to itself is none. */
+ * copies for the communicator on another, those of LOAD on a third, and a plane has the fourth. A
+ * stream that needs what another makes waits for its event. On a device whose memory is the host's
+ * all streams are nothing, and a copy from a place to itself is none. */
 #ifndef EXEC_QUEUES_H
 #define EXEC_QUEUES_H
 
@@ -16,6 +16,10 @@ void queues_close(struct engine *engine);
 
 /* Local, blocking. Until the device has done all that was enqueued. */
 enum status queues_await(struct engine *engine);
+
+/* Local, blocking. Until the device has come to an event; ends with STATUS_PEER where it waits for
+ * a rank that is lost. */
+enum status queues_wait(struct engine *engine, struct event *event);
 
 /* Local. What is enqueued for the communicator from now on comes behind all computation so far. */
 void queues_follow(struct engine *engine);

@@ -6,43 +6,9 @@
 #include "exec/engine.h"
 #include "exec/law.h"
 #include "exec/overlap.h"
+#include "exec/pass.h"
 #include "exec/posted.h"
 #include "exec/runnable.h"
-
-/* What a pass runs: its nodes, and whether and where it makes gradients. The last two kinds are the
- * part of a rank without samples where others share statistics. */
-enum pass {
-    PASS_FORWARD,
-    PASS_AGAIN,
-    PASS_BACKWARD,
-    PASS_INPUT_HALF,
-    PASS_WEIGHT_HALF,
-    PASS_ABSENT_FORWARD,
-    PASS_ABSENT_BACKWARD
-};
-struct pass_config {
-    enum pass pass;
-    int stage, segment; /* INSTR_ALL: all segments */
-    int grad;           /* buffer; below 0: no gradients are made */
-    bool fresh, pure;
-    const bool *again;          /* of PASS_AGAIN, per node: whether it runs */
-    struct comm_group *sharers; /* NULL: exchange nothing */
-    /* Called after each node when not NULL; a true answer ends the pass. */
-    bool (*after)(void *context, const struct runnable *runnable, int slot, int node);
-    void *context;
-};
-
-/* A pass under way. One that shares statistics stops at every exchange and is gone on with when
- * that is done. */
-struct pass_run {
-    const struct instr *instr; /* NULL: none */
-    struct runnable *runnable;
-    int slot, replica;
-    struct pass_config config;
-    int node, end;   /* next node, and where the pass ends */
-    bool exchanging; /* at `node`, of whose bytes so many are done or under way: */
-    size_t exchanged, piece;
-};
 
 /* Where BCAST or STATS_ALL (statistics) is: the array, its bytes done and under way, whether these
  * have come and the staging is being released; the most that was ever under way. */
@@ -60,8 +26,8 @@ struct call {
     int32_t stage, micro, what; /* operands and flags */
 };
 
-/* Streams: of computation, of copies for the communicator, of LOAD. */
-enum engine_stream { STREAM_COMPUTE, STREAM_COMM, STREAM_LOAD, STREAM_COUNT };
+/* Streams: of computation, of copies for the communicator, of LOAD, of the plane. */
+enum engine_stream { STREAM_COMPUTE, STREAM_COMM, STREAM_LOAD, STREAM_MOVE, STREAM_COUNT };
 
 struct engine {
     const struct plan *plan;
@@ -69,6 +35,8 @@ struct engine {
     struct engine_meeting meeting;
     struct comm *comm;
     struct comm_group *group[PROGRAM_MAX_GROUPS]; /* of the program; NULL: this rank is in none */
+    struct plane *plane; /* moves data between devices; NULL: the host's memory does */
+    struct plane_group *moves[PROGRAM_MAX_GROUPS]; /* as `group` */
     struct comm_channel **channel; /* per cut of the model and direction; NULL: not an end */
     struct comm_channel **calls;   /* per position: from the driver; NULL: not an end */
     struct store *store;
@@ -84,8 +52,10 @@ struct engine {
     bool copied;            /* something was enqueued for the communicator since it was cleared */
     char *told;             /* of all steps, and `stop` behind them */
     int32_t *stop;          /* a norm was not finite: nothing is updated any more */
-    char *exchanged;        /* pinned: the host's end of an exchange of statistics */
-    char **sent;            /* pinned: per channel, messages on their way, one a slot */
+    struct event *origin, *kernel_at[2], *before; /* before: of the step told of last, at: */
+    int64_t before_ns;
+    char *exchanged; /* pinned: the host's end of an exchange of statistics */
+    char **sent;     /* pinned: per channel, messages on their way, one a slot */
 
     struct step *ring, *step;   /* `step`: under way, or the next one */
     int ring_count, unfinished; /* how many there are; steps before `step` not finished */
@@ -105,6 +75,7 @@ struct engine {
     const struct instr *awaited;           /* who posted that */
     const struct posted *awaited_at;       /* where it is kept; NULL: in `request` */
     struct comm_request *request;          /* of a pass, a broadcast or a save under way */
+    struct plane_request *moving;          /* likewise, of the plane */
     bool met;                              /* at MEET, CALL or SERVE, and waits for the others */
     struct pass_run pass;
     struct pass_run *lockstep; /* per replica, where one device shares their statistics */
@@ -146,15 +117,6 @@ const void *bound_source(const struct step *step, const struct runnable *runnabl
  * device is apart they have a place, and are copied. */
 void bind_inputs(const struct step *step, struct runnable *runnable, int slot,
                  const struct micro_batch *samples);
-
-/* Local. Points a pass at its first node. */
-void pass_begin(struct pass_run *run);
-/* Local. Runs a pass up to its end, or up to the next exchange, which it posts and engine->awaiting
- * names. Fails if a kernel does, or an operation that is moved on meanwhile does (comm_status). */
-enum status pass_go_on(struct engine *engine, struct pass_run *run);
-/* Local. Runs passes of one device that share statistics in lockstep: each up to where they share,
- * then all share, and so on. */
-enum status pass_run_lockstep(struct engine *engine, struct pass_run *runs, int count);
 
 /* Local. Whether this rank's loss and gradients alone decide (one rank), or all ranks' together. */
 static inline bool is_alone(const struct engine *engine) {

@@ -79,6 +79,8 @@ struct step {
     struct exact_sum loss[GRAPH_MAX_LOSSES]; /* of the tally */
     struct exact_sum squares, *all_squares;  /* of this rank's gradients; of the group of NORM */
     double grad_norm;
+    double loss_scale;                 /* of its seeds; 1: none */
+    bool left_out;                     /* its gradients are not finite, and nothing was updated */
     bool decided;                      /* what its NORM means for its STEP */
     bool normed;                       /* grad_norm is known */
     bool own_is_finite;                /* this rank's part of the norm */
@@ -93,6 +95,13 @@ struct step {
     double *rank_loss, *rank_ms;       /* per rank, for whoever watches */
     struct step_times times;
     int64_t begin_ns;
+    /* When the device ran its instructions: see device_times.h. */
+    struct event *began;
+    struct instr_times {
+        const struct instr *instr;
+        struct event *begin, *end;
+    } * ran;
+    int ran_count, ran_room;
 };
 
 /* Local. How many ranks have reported to this one, and which one member m of them is. */

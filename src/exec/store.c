@@ -10,13 +10,28 @@
 #include "base/mem.h"
 #include "model/model.h"
 
-/* Blocks whose sums are made at once, before they are added in order. */
-enum { SUMS = 256 };
+/* Blocks whose sums are made at once, before they are added: few enough to stay in a cache, or, of
+ * a device that is apart, enough to keep it busy. */
+enum { SUMS = 256, APART_SUMS = 1 << 16 };
 
 struct store_told {
-    double sums[SUMS];
     int32_t bad;
+    _Alignas(64) double sums[];
 };
+
+static int64_t sums_of(const struct store *store) {
+    int64_t most = 1;
+    for (int i = 0; i < store->layout->counted_count; i++) {
+        int64_t blocks = (store->layout->counted[i].count + NORM_BLOCK - 1) / NORM_BLOCK;
+        if (blocks > most) most = blocks;
+    }
+    int64_t limit = store->device->backend->apart ? APART_SUMS : SUMS;
+    return most < limit ? most : limit;
+}
+
+static size_t told_bytes(const struct store *store) {
+    return sizeof(struct store_told) + (size_t)sums_of(store) * sizeof(double);
+}
 
 static const struct backend *backend_of(const struct store *store) {
     return store->device->backend;
@@ -33,6 +48,8 @@ static enum status take_array(struct store *store, int array) {
     *held = (struct elements){layout->dtype, NULL, layout->held};
     size_t bytes = elements_bytes(held);
     bool shared = layout->memory == MEMORY_COMM, apart = backend_of(store)->apart;
+    if (shared && store->plane)
+        return plane_alloc(store->plane, bytes, names[layout->kind], &held->data);
     if (shared && !apart) return comm_alloc(store->comm, bytes, names[layout->kind], &held->data);
     if (shared && comm_size(store->comm) > 1) {
         TRY(comm_alloc(store->comm, bytes, names[layout->kind], &store->shared[array]));
@@ -70,16 +87,17 @@ static void make_spans(struct store *store) {
 
 static enum status take_memory(struct store *store) {
     for (int i = 0; i < store->layout->array_count; i++) TRY(take_array(store, i));
-    return backend_of(store)->memory_new(store->device, sizeof *store->told, "sums of arrays",
+    return backend_of(store)->memory_new(store->device, told_bytes(store), "sums of arrays",
                                          (void **)&store->told);
 }
 
 enum status store_new(const struct state_layout *layout, struct device *device, struct comm *comm,
-                      struct store **out) {
+                      struct plane *plane, struct store **out) {
     struct store *store = MEM_NEW(struct store);
     *store = (struct store){.layout = layout,
                             .device = device,
                             .comm = comm,
+                            .plane = plane,
                             .held = MEM_ARRAY(struct elements, layout->array_count),
                             .shared = MEM_ARRAY(void *, layout->array_count)};
     make_spans(store);
@@ -96,14 +114,15 @@ void store_free(struct store **pointer) {
     if (!store) return;
     const struct backend *backend = backend_of(store);
     for (int i = 0; i < store->layout->array_count; i++) {
-        bool own = store->layout->arrays[i].memory == MEMORY_DEVICE || backend->apart;
+        bool own =
+            store->layout->arrays[i].memory == MEMORY_DEVICE || (backend->apart && !store->plane);
         if (store->shared[i])
             backend->unpin(store->device, store->shared[i], elements_bytes(&store->held[i]));
         if (own && store->held[i].data)
             backend->memory_free(store->device, store->held[i].data,
                                  elements_bytes(&store->held[i]));
     }
-    if (store->told) backend->memory_free(store->device, store->told, sizeof *store->told);
+    if (store->told) backend->memory_free(store->device, store->told, told_bytes(store));
     free(store->held);
     free(store->shared);
     free(store->spans);
@@ -459,7 +478,7 @@ static enum status add_squares(struct store *store, const struct elements *block
 
 enum status store_squares(struct store *store, int grad, struct exact_sum *total) {
     const struct state_layout *layout = store->layout;
-    const int64_t most = (int64_t)SUMS * NORM_BLOCK;
+    const int64_t most = sums_of(store) * NORM_BLOCK;
     int array = state_array(layout, ARRAY_GRAD, grad);
     for (int i = 0; i < layout->counted_count; i++) {
         const struct slice *slice = &layout->counted[i];

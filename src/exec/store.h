@@ -8,8 +8,8 @@
 #ifndef EXEC_STORE_H
 #define EXEC_STORE_H
 
+#include "backend/plane.h"
 #include "base/exact.h"
-#include "comm/comm.h"
 #include "plan/buckets.h"
 #include "plan/state_layout.h"
 #include "program/program.h"
@@ -19,6 +19,7 @@ struct store {
     struct device *device;
     struct stream *stream; /* on which arithmetic is enqueued; whoever reads waits for it */
     struct comm *comm;     /* owns arrays that others read and write */
+    struct plane *plane;   /* likewise, where there is one; NULL: there is none */
     struct elements *held; /* per array: the elements of its slices */
     void **shared;         /* per array: where others reach it, if not there; NULL: nowhere else */
     struct optim_span *spans;
@@ -30,7 +31,7 @@ struct store {
 /* Local. Takes the memory of all arrays, all zero. The caller owns the store; layout, device and
  * communicator must outlive it. store_free accepts NULL and clears the pointer. */
 enum status store_new(const struct state_layout *layout, struct device *device, struct comm *comm,
-                      struct store **out);
+                      struct plane *plane, struct store **out);
 void store_free(struct store **store);
 
 /* Local, blocking. Initial values, keyed by seed, name and element, wherever they are held. */

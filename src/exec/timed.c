@@ -26,6 +26,7 @@ enum status timed_come(struct engine *engine, const struct instr *instr,
                        const struct engine_observer *observer) {
     const struct engine_clock *clock = engine->meeting.clock;
     int64_t begin_ns = engine_now(engine), idle_ns;
+    if (engine->apart) TRY(posted_move(engine, true)); /* others may need it to come here */
     TRY(clock->come(clock->context, engine->at, &idle_ns));
     note_wait(engine, instr, observer, begin_ns, idle_ns);
     return STATUS_OK;
@@ -42,6 +43,7 @@ enum status timed_ran(struct engine *engine, const struct instr *instr) {
 enum status timed_end(struct engine *engine, const struct engine_observer *observer) {
     const struct engine_clock *clock = engine->meeting.clock;
     int64_t begin_ns = engine_now(engine), idle_ns;
+    if (engine->apart) TRY(posted_move(engine, true));
     TRY(clock->end(clock->context, engine->at, &idle_ns));
     note_wait(engine, NULL, observer, begin_ns, idle_ns);
     return STATUS_OK;

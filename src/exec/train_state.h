@@ -30,11 +30,20 @@ struct engine_observer {
                    int64_t step, int64_t begin_ns, int64_t end_ns);
 };
 
+/* What losses of f16 are multiplied by, so that small gradients are not 0: halved where a gradient
+ * overflows, in a step that is left out; doubled after many that are not. As torch's GradScaler. */
+struct loss_scale {
+    double scale;    /* 0: losses are not scaled */
+    int64_t good;    /* steps since it changed */
+    int64_t skipped; /* steps left out so far */
+};
+
 /* What a checkpoint has of it. */
 struct checkpoint_state {
-    int64_t step;       /* updates done */
-    int64_t best_step;  /* of those, done at the best evaluation so far, -1 for none */
-    double best_score;  /* higher is better */
+    int64_t step;      /* updates done */
+    int64_t best_step; /* of those, done at the best evaluation so far, -1 for none */
+    double best_score; /* higher is better */
+    struct loss_scale scale;
     int64_t saved_step; /* of the newest checkpoint that this run saved or resumed from, or -1 */
 };
 

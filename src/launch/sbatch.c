@@ -93,6 +93,8 @@ static void write_header(const struct options *options, int cores, FILE *out) {
             option_is_set(options, OPTION_nodes) ? options->nodes : 1);
     fprintf(out, "#SBATCH --ntasks-per-node=%" PRId64 "\n", options->local_ranks);
     write_cores(options, cores, out);
+    if (strncmp(options->device, "cuda", 4) == 0)
+        fprintf(out, "#SBATCH --gres=gpu:%" PRId64 "\n", options->local_ranks);
     if (option_is_set(options, OPTION_time_limit_s))
         fprintf(out, "#SBATCH --time=%.0f\n", ceil((options->time_limit_s + MARGIN_S) / 60));
     else

@@ -26,8 +26,12 @@ const struct optim_rule *const *optim_all(int *count) {
     return rules;
 }
 
-void optim_decide(double squares, double limit, struct optim_decision *out, int32_t *stop) {
-    double norm = sqrt(squares), scale = limit > 0 ? limit / (norm + 1e-6) : 1;
-    if (!isfinite(squares)) *stop = 1;
-    *out = (struct optim_decision){norm, scale < 1 ? (float)scale : 1, *stop};
+void optim_decide(double squares, const struct optim_limits *limits, struct optim_decision *out,
+                  int32_t *stop) {
+    double norm = sqrt(squares) * limits->unscale;
+    double scale = limits->clip > 0 ? limits->clip / (norm + 1e-6) : 1;
+    bool bad = !isfinite(squares);
+    if (bad && !limits->leaves) *stop = 1;
+    *out = (struct optim_decision){norm, (scale < 1 ? (float)scale : 1) * (float)limits->unscale,
+                                   *stop || bad};
 }

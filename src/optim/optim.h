@@ -32,12 +32,20 @@ struct optim_step {
  * nobody waits for it to enqueue them. */
 struct optim_decision {
     double norm;
-    float scale;  /* the clipping factor */
+    float scale;  /* the clipping factor, times `unscale` below */
     int32_t skip; /* nothing is updated: this norm, or one before, is not finite */
 };
-/* Local. Of a sum of squares: clipping as torch does it, by limit / (norm + 1e-6) where that is
- * below 1 (limit 0: none). *stop is set where the norm is not finite, and read where it is. */
-void optim_decide(double squares, double limit, struct optim_decision *out, int32_t *stop);
+/* What the norm is held against. */
+struct optim_limits {
+    double clip;    /* the most that it may be; 0: anything */
+    double unscale; /* what gradients are multiplied by before: 1, or 1 / the scale of the loss */
+    bool leaves; /* a step whose gradients are not finite is left out alone, and the run goes on */
+};
+/* Local. Of a sum of squares: clipping as torch does it, by clip / (norm + 1e-6) where that is
+ * below
+ * 1. *stop is set where the norm is not finite, and read where it is. */
+void optim_decide(double squares, const struct optim_limits *limits, struct optim_decision *out,
+                  int32_t *stop);
 
 /* A run of elements with one weight decay. */
 struct optim_span {

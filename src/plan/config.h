@@ -28,6 +28,8 @@ struct run_config {
     int64_t bucket_bytes;        /* most of a bucket of gradients; 0: by the size of the model */
     int ranks, rank;             /* of the job; this one */
     const char *comm;            /* how they talk, as comm_open names it; NULL: one rank */
+    const char *plane;           /* how their devices do, as plane_open names it; NULL: by that */
+    bool plane_named;            /* the user asked for it */
     int replicas, micro_batches; /* of the deal, R x M: a rank for each replica, or one for all */
     struct grid grid;            /* which stage and replicas each rank holds */
     struct grid_cell cell;       /* what this rank holds */

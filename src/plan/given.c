@@ -75,11 +75,11 @@ static enum status check_program(const struct plan *plan, const char *name) {
                     name, config->overlaps ? "do not overlap" : "overlap", config->schedule,
                     config->overlaps ? "--strategy 1f1b"
                                      : "--strategy pipedream, or pipedream-2bw");
-    if (!program_clips(program) && config->clip > 0)
+    if (!program_clips(program) && plan_clips(config))
         return fail(STATUS_USAGE,
-                    "%s: the program's STEP does not clip, this run has --clip %g\n  STEP with the "
-                    "flag clip, or --clip 0",
-                    name, config->clip);
+                    "%s: the program's STEP does not clip, this run has %s %g\n  STEP with the "
+                    "flag clip, or --clip 0 and not --dtype f16",
+                    name, config->clip > 0 ? "--clip" : "--dtype f16, --clip", config->clip);
     if (program->sliced != config->sliced)
         return fail(
             STATUS_USAGE,

@@ -240,7 +240,7 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
         .behind_output = plan_stages(plan) - 1 - ranges_output_stage(&plan->micro[0].ranges),
         .sum = own_order(config),
         .samples = samples,
-        .clips = plan->program ? program_clips(plan->program) : config->clip > 0,
+        .clips = plan->program ? program_clips(plan->program) : plan_clips(config),
         .shares = config->sync_bn,
         .vertical_sync = config->vertical_sync,
         .ties = plan->ties.item,
@@ -276,6 +276,20 @@ static void take_sizes(struct plan *plan) {
     }
 }
 
+/* NCCL's operations have one order. A program that does not allow it takes another plane. */
+static enum status check_order(struct plan *plan) {
+    const struct run_config *config = &plan->config;
+    char unheard[1024];
+    plan->plane = config->plane;
+    if (!plan->plane || strcmp(plan->plane, "nccl") != 0) return STATUS_OK;
+    if (config->plane_named) return program_verify_in_order(plan->program, plan->last_samples);
+    log_capture(unheard, sizeof unheard);
+    enum status status = program_verify_in_order(plan->program, plan->last_samples);
+    log_capture(NULL, 0);
+    if (status != STATUS_OK) plan->plane = config->spread ? NULL : "peer";
+    return STATUS_OK;
+}
+
 static enum status plan_program(struct plan *plan) {
     const char *name = plan->given.name ? plan->given.name : "program";
     const struct bytes *text = plan->given.program;
@@ -289,6 +303,7 @@ static enum status plan_program(struct plan *plan) {
     }
     TRY(add_last(plan, name));
     TRY(program_verify(plan->program, plan->last_samples));
+    TRY(check_order(plan));
     if (plan->given.agreed) return given_check_buckets(plan, PLAN_AGREED);
     return text ? given_check_buckets(plan, name) : STATUS_OK;
 }
@@ -397,6 +412,10 @@ static void plan_estimate(struct plan *plan) {
             (plan->config.forward ? 0 : loader_bytes(plan->config.dataset, &plan->train_loader)) +
             loader_bytes(plan->config.dataset, &plan->eval_loader);
     estimate->staging = staging_bytes(plan);
+    if (!estimate->apart) return;
+    struct device_bytes bytes;
+    plan->device->backend->memory_bytes(plan->device, &bytes);
+    estimate->device_library = bytes.expected;
 }
 
 /* --- this rank's part --- */

@@ -78,6 +78,7 @@ struct plan {
     const struct run_config config; /* of auto: with the grid that was chosen */
     struct plan_given given; /* after plan_new its name alone; NULL: the plan's own program */
     const char *comm;        /* by which ranks talk; NULL: one rank */
+    const char *plane;       /* of its devices, as plane_open names it; NULL: by that */
     struct device *device;
     struct program *program;                   /* has list last where last_samples says so */
     int64_t *last_samples;                     /* per micro-batch of the short last step */
@@ -150,6 +151,10 @@ size_t plan_store_bytes_at(const struct plan *plan, int position);
 /* Local. The most of both that any rank of the run needs. */
 void plan_most_shared_bytes(const struct plan *plan, size_t *heap, size_t *channels);
 
+/* Local. Whether STEP awaits the norm of all gradients: to clip, or to leave a step out. */
+static inline bool plan_clips(const struct run_config *config) {
+    return config->clip > 0 || config->dtype == DTYPE_F16;
+}
 /* Local. Ranks will talk by another communicator than the plan was made for: changes its part of
  * the estimate. */
 void plan_use_comm(struct plan *plan, const char *name);

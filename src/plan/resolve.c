@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/plane.h"
 #include "backend/registry.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -323,9 +324,61 @@ static enum status resolve_batch(struct resolve *resolve) {
     return STATUS_OK;
 }
 
+static bool is_plane(const char *comm) {
+    return strcmp(comm, "peer") == 0 || strcmp(comm, "nccl") == 0;
+}
+
 const char *resolve_comm(const struct options *options, bool spread) {
-    if (strcmp(options->comm, "auto") != 0) return options->comm;
+    if (strcmp(options->comm, "auto") != 0 && !is_plane(options->comm)) return options->comm;
     return spread ? "hosts" : "shm";
+}
+
+/* How many devices the ranks of a machine take in turn: those that --device lists, or one. */
+static int devices_listed(const char *text) {
+    int count = 1;
+    for (const char *at = text; (at = strchr(at, ',')); at++) count++;
+    return count;
+}
+
+/* Sums in the fixed order are ours, and NCCL wants a GPU a rank. */
+static const char *choose_plane(const struct resolve *resolve) {
+    const struct options *options = resolve->options;
+    bool spread = resolve->place->spread;
+    bool share = !spread && devices_listed(options->device) < resolve->config->ranks;
+    if (!spread && (options->deterministic || share)) return "peer";
+    if (options->deterministic || !plane_exists("nccl")) return spread ? NULL : "peer";
+    return "nccl";
+}
+
+static enum status resolve_plane(struct resolve *resolve) {
+    const struct options *options = resolve->options;
+    struct run_config *config = resolve->config;
+    const struct backend *backend = backend_find(config->device);
+    bool named = is_plane(options->comm), reached = backend && backend->reach;
+    config->plane = NULL;
+    if (named && !reached)
+        return fail(STATUS_USAGE,
+                    "--comm %s moves data between GPUs, --device is %s\n"
+                    "  --device cuda, or --comm auto",
+                    options->comm, config->device);
+    if (named && strcmp(options->clock, "virtual") == 0)
+        return fail(STATUS_USAGE,
+                    "--comm %s: ranks of --clock virtual share memory of the host\n"
+                    "  --comm auto",
+                    options->comm);
+    if (config->ranks == 1 || !reached || strcmp(options->clock, "virtual") == 0) return STATUS_OK;
+    if (named && strcmp(options->comm, "peer") == 0 && resolve->place->spread)
+        return fail(STATUS_USAGE, "--comm peer is for GPUs of one machine\n"
+                                  "  --comm nccl, or auto, for several");
+    if (named && strcmp(options->comm, "nccl") == 0 && options->deterministic &&
+        option_is_given(options, OPTION_deterministic))
+        return fail(STATUS_USAGE,
+                    "--comm nccl adds in an order of its own, not in the fixed one of "
+                    "--deterministic\n  --comm peer, or --deterministic off");
+    config->plane_named = named;
+    if (named) config->plane = options->comm;
+    if (strcmp(options->comm, "auto") == 0) config->plane = choose_plane(resolve);
+    return STATUS_OK;
 }
 
 static enum conv_method conv_method(const char *word) {
@@ -338,29 +391,37 @@ static enum dtype dtype_of(const char *word) {
     return strcmp(word, "f16") == 0 ? DTYPE_F16 : DTYPE_F32;
 }
 
-/* The executor still reaches memory past the backend's table, so a device with memory of its own
- * cannot train yet. What is missing for it on this machine is said first. */
-/* Before the device is opened: nobody should install a driver only to be refused. */
-static enum status refuse_device(const struct run_config *config) {
-    return fail(STATUS_USAGE,
-                "--device %s: this version runs single operations on GPUs (docs/gpu.md), not yet a "
-                "training\n  --device cpu",
-                config->device);
-}
-
 static enum status resolve_device(struct resolve *resolve) {
     struct options *options = resolve->options;
     struct run_config *config = resolve->config;
-    TRY(device_named(options->device, resolve->place->rank, &config->device,
-                     &config->device_index));
+    TRY(device_named(options->device, resolve->place->rank - resolve->place->first_local,
+                     &config->device, &config->device_index));
     config->dtype = dtype_of(options->dtype);
     config->tf32 = strcmp(options->dtype, "tf32") == 0;
-    if (strcmp(config->device, "cuda") == 0) return refuse_device(config);
+    const struct backend *backend = backend_find(config->device);
+    if (backend && backend->apart) {
+        if (!option_is_set(options, OPTION_deterministic) && strcmp(config->device, "cuda") == 0)
+            options->deterministic = false, option_resolve(options, OPTION_deterministic);
+        return STATUS_OK;
+    }
     if (!config->tf32 && config->dtype != DTYPE_F16) return STATUS_OK;
     return fail(STATUS_USAGE,
                 "--dtype %s: device %s has f32 and bf16\n"
-                "  %s needs --device cuda, which does not train yet (docs/gpu.md)",
+                "  %s needs --device cuda",
                 options->dtype, config->device, options->dtype);
+}
+
+/* Options that a device of its own has nothing to do with; said once, by the first rank. */
+static enum status note_idle(struct resolve *resolve) {
+    const struct options *options = resolve->options;
+    if (resolve->place->rank > 0) return STATUS_OK;
+    if (resolve->config->conv == CONV_WINOGRAD)
+        log_note("--conv winograd does not act on device %s: its library chooses",
+                 resolve->config->device);
+    if (option_is_given(options, OPTION_threads))
+        log_note("--threads does not act on device %s, but on what the host does for it",
+                 resolve->config->device);
+    return STATUS_OK;
 }
 
 static enum status resolve_machine(struct resolve *resolve) {
@@ -378,6 +439,8 @@ static enum status resolve_machine(struct resolve *resolve) {
     config->dry = resolve->place->dry && !resolve->place->weighed;
     config->forward_batch = resolve->place->forward_batch;
     TRY(resolve_device(resolve));
+    TRY(resolve_plane(resolve));
+    if (backend_find(config->device)->apart) return note_idle(resolve);
     if (config->conv == CONV_WINOGRAD && strcmp(config->device, "ref") == 0)
         return fail(STATUS_USAGE, "--conv winograd: device ref has direct convolutions alone\n"
                                   "  --conv direct, or --device cpu");

@@ -9,6 +9,7 @@
 /* What the options do not say: which rank of how many, and what its surroundings settled. */
 struct resolve_place {
     int rank, ranks;
+    int first_local;       /* of the ranks of this machine */
     int threads;           /* of a rank, where the options leave it open */
     bool spread;           /* over several machines */
     bool saves;            /* this rank writes all it holds, whichever replica it is */

@@ -91,7 +91,8 @@ static enum status check_threads(const struct options *options) {
     if (!threads && options->source[OPTION_spawn] == OPTION_FROM_COMMAND_LINE)
         return fail(STATUS_USAGE, "%s runs ranks as threads, --spawn is %s\n  %s", asked,
                     options->spawn, hint);
-    if (strcmp(options->comm, "auto") != 0 && strcmp(options->comm, "shm") != 0)
+    if (strcmp(options->comm, "auto") != 0 && strcmp(options->comm, "shm") != 0 &&
+        strcmp(options->comm, "peer") != 0 && strcmp(options->comm, "nccl") != 0)
         return fail(STATUS_USAGE, "ranks share the memory of a process with %s, --comm is %s\n  %s",
                     asked, options->comm, hint);
     if (!many) return STATUS_OK;

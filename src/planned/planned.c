@@ -76,6 +76,7 @@ static enum status resolve(struct planned_run *planned, const struct rank_info *
     planned->first_local = info->first_local;
     struct resolve_place place = {.rank = info->rank,
                                   .ranks = info->ranks,
+                                  .first_local = info->first_local,
                                   .threads = (int)cores_threads(&share),
                                   .spread = info->spread,
                                   .saves = planned->options.save_ranks || planned->threads,

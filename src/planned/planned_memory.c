@@ -64,6 +64,7 @@ enum status planned_estimate_memory(struct planned_run *planned, const struct ra
         events_trace_config(planned->plan, &planned->options, planned->plan->config.rank);
     estimate->trace = trace_bytes(&trace);
     if (planned->threads) estimate->staging = staging_share_bytes(planned->plan);
+    if (planned->threads) estimate->device_library /= (size_t)planned->plan->config.ranks;
     if (!info->library_bytes) return estimate_library(planned);
     estimate->library = info->library_bytes;
     return STATUS_OK;
@@ -85,7 +86,7 @@ static int place_of(const struct planned_run *planned, int rank) {
 void planned_probe_positions(struct planned_run *planned, const struct run_config *config,
                              const struct plan_given *given) {
     int stages = config->grid.stages;
-    if (stages == 1) return;
+    if (stages == 1 || backend_find(config->device)->apart) return; /* its own memory counts */
     planned->position_planning = MEM_ARRAY(size_t, stages);
     probe_positions(config, given, stages, planned->position_planning);
 }
@@ -361,9 +362,9 @@ static enum status compare_cluster(const struct planned_run *planned) {
 /* Each rank has a device, as far as is known here. */
 static enum status compare_device(const struct planned_run *planned) {
     struct device *device = planned->plan->device;
-    size_t peak, all;
-    device->backend->memory_bytes(device, &peak, &all);
-    return compare(planned, true, (int64_t)all, "the memory of its device");
+    struct device_bytes bytes;
+    device->backend->memory_bytes(device, &bytes);
+    return compare(planned, true, (int64_t)bytes.all, "the memory of its device");
 }
 
 enum status planned_check_memory(const struct planned_run *planned) {

@@ -179,6 +179,8 @@ enum status program_parse(const char *name, const char *text, size_t count, stru
  * rule, the first instruction that breaks it and the one it disagrees with, or the ranks that wait
  * for one another. */
 enum status program_verify(const struct program *program, const int64_t *last_samples);
+/* ... and rule 35, which is asked for where a device waits inside operations. */
+enum status program_verify_in_order(const struct program *program, const int64_t *last_samples);
 /* ... and what was proven, of how much. */
 struct step_proof {
     int64_t instructions;      /* of all ranks */

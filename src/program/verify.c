@@ -287,6 +287,7 @@ static enum status walk_step(struct verifier *verifier, enum list_name list) {
         walk->queued = false;
         TRY(walk_on(walk));
     }
+    if (verifier->in_order) TRY(verify_none_held_up(verifier));
     TRY(verify_none_waits(verifier));
     TRY(check_all_came(verifier));
     if (verifier->walk_count == 0 || is_last_walked(&verifier->walks[0]))
@@ -397,6 +398,7 @@ static void walk_free(struct walk *walk) {
     free(walk->tracked_micro);
     free(walk->loaded);
     free(walk->under_way);
+    free(walk->ordered);
 }
 
 /* Pipelines that differ from all before them, by their number; returns how many. */
@@ -469,8 +471,8 @@ static struct program_proof proof_of(const struct verifier *verifier) {
     return proof;
 }
 
-enum status program_prove(const struct program *program, const int64_t *last_samples,
-                          struct program_proof *out) {
+static enum status prove(const struct program *program, const int64_t *last_samples, bool in_order,
+                         struct program_proof *out) {
     bool last = program_has_last(program);
     TRY(verify_ahead(program));
     SCOPED_FREE int64_t *loaded = last && !last_samples ? program_last_samples(program) : NULL;
@@ -480,6 +482,7 @@ enum status program_prove(const struct program *program, const int64_t *last_sam
                                            : loaded ? loaded
                                                     : last_samples,
                                 .shares = program_shares(program),
+                                .in_order = in_order,
                                 .has_calls = verify_has_calls(program),
                                 .output_stage = verify_output_stage(program)};
     verify_know_rows(verifier.rows);
@@ -496,7 +499,17 @@ enum status program_prove(const struct program *program, const int64_t *last_sam
     return STATUS_OK;
 }
 
+enum status program_prove(const struct program *program, const int64_t *last_samples,
+                          struct program_proof *out) {
+    return prove(program, last_samples, false, out);
+}
+
 enum status program_verify(const struct program *program, const int64_t *last_samples) {
     struct program_proof proof;
     return program_prove(program, last_samples, &proof);
+}
+
+enum status program_verify_in_order(const struct program *program, const int64_t *last_samples) {
+    struct program_proof proof;
+    return prove(program, last_samples, true, &proof);
 }

@@ -104,6 +104,12 @@ enum status verify_served(struct walk *walk);
 enum status verify_calls_end(struct walk *walk);
 enum status verify_all_served(const struct verifier *verifier);
 
+/* Operations done in order. Whether the walk's instruction is one of them; the walk has posted it;
+ * refuses the program where one is held up for ever. */
+bool verify_is_ordered(const struct walk *walk);
+void verify_order(struct walk *walk, const struct pending *pending);
+enum status verify_none_held_up(const struct verifier *verifier);
+
 /* Waiting. Whether what is pending is done; where it is not, the walk waits for it. Wakes a rank,
  * who waits at one end of a channel, or those that wait for a group. */
 bool verify_done(const struct verifier *verifier, const struct pending *pending);

@@ -50,7 +50,10 @@ static enum status post(struct walk *walk, int group, int64_t what, struct pendi
                              "rank %d comes to this meeting of group %d with something else",
                              meeting->first.rank, group);
     *out = (struct pending){.group = of, .number = number, .instr = walk->instr};
-    if (++meeting->arrived == of->members) verify_wake_group(of);
+    if (verify_is_ordered(walk))
+        verify_order(walk, out);
+    else if (++meeting->arrived == of->members)
+        verify_wake_group(of);
     return STATUS_OK;
 }
 

@@ -104,6 +104,14 @@ struct under_way {
 struct verifier;
 
 /* One rank's place in its program. */
+/* An operation on a bucket that a rank has posted, where they are done in order. */
+struct ordered {
+    struct meeting_group *of;
+    int number;
+    const struct instr *instr;
+    bool came; /* all before it are done */
+};
+
 struct walk {
     struct verifier *verifier;
     const struct program *program;
@@ -132,13 +140,16 @@ struct walk {
     size_t under_way_capacity;
     uint64_t left;                  /* what the step before left under way */
     int posted[PROGRAM_MAX_GROUPS]; /* operations of each group so far */
-    bool arrived;                   /* where statistics are shared, but not past it */
-    int together, together_what;    /* several replicas on a rank: how many have come, to what */
-    int shared;                     /* segments of the pass that it has met for */
-    const struct instr *served;     /* SERVE whose pass has not come yet, or NULL */
-    const struct instr *again;      /* R whose backward has not ended yet, or NULL */
-    const struct instr *light[2];   /* an F of either form that is made again, or NULL */
-    int live, peak;                 /* slots in use: now, most */
+    struct ordered *ordered;        /* see verify_ordered.c */
+    int ordered_first, ordered_count;
+    size_t ordered_capacity;
+    bool arrived;                 /* where statistics are shared, but not past it */
+    int together, together_what;  /* several replicas on a rank: how many have come, to what */
+    int shared;                   /* segments of the pass that it has met for */
+    const struct instr *served;   /* SERVE whose pass has not come yet, or NULL */
+    const struct instr *again;    /* R whose backward has not ended yet, or NULL */
+    const struct instr *light[2]; /* an F of either form that is made again, or NULL */
+    int live, peak;               /* slots in use: now, most */
     bool waits, queued, ended;
     struct pending awaited; /* where it waits */
     struct walk *next_waiting;
@@ -166,7 +177,8 @@ struct verifier {
     const struct program *program;
     const int64_t *samples; /* of the short last step */
     struct program_proof proof;
-    bool shares; /* the program's F and B share statistics */
+    bool shares;   /* the program's F and B share statistics */
+    bool in_order; /* rule 35 is asked for */
     struct known_row rows[INSTR_COUNT_];
     struct walk *walks;
     int walk_count;

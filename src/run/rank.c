@@ -39,6 +39,7 @@ static int link_lost(void *context) {
 
 static void link_waiting(void *context, int peer, const char *what, int64_t since_ns) {
     struct rank *rank = context;
+    recorder_note_reached(&rank->session.recorder);
     if (stop_take_report()) control_print_all(rank->control);
     double limit_s = session_wait_limit_s(&rank->session);
     control_waiting(rank->control, peer, what, since_ns, limit_s);
@@ -49,8 +50,9 @@ static void link_waiting(void *context, int peer, const char *what, int64_t sinc
 /* Facts beside those of a checkpoint, as text. */
 struct own_facts {
     char program[17], layouts[17];
+    const char *device;
 };
-enum { OWN_FACTS = 2 };
+enum { OWN_FACTS = 3 };
 
 static enum status hash_plan(const struct plan *plan, struct own_facts *out) {
     uint64_t layouts;
@@ -61,6 +63,7 @@ static enum status hash_plan(const struct plan *plan, struct own_facts *out) {
     else
         snprintf(out->program, sizeof out->program, "%016llx",
                  (unsigned long long)program_hash(plan->program));
+    out->device = plan->config.device;
     snprintf(out->layouts, sizeof out->layouts, "%016llx", (unsigned long long)layouts);
     return STATUS_OK;
 }
@@ -75,6 +78,7 @@ static int facts_of(struct rank *rank, struct control_fact *facts, struct own_fa
         const struct checkpoint_fact *fact = &session->facts[count];
         facts[count] = (struct control_fact){fact->key, fact->value, fact->kind != FACT_RAN_ON};
     }
+    facts[count++] = (struct control_fact){"device kind", own->device, true};
     facts[count++] = (struct control_fact){"program", own->program, true};
     facts[count++] = (struct control_fact){"layouts", own->layouts, true};
     return count;

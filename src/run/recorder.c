@@ -10,10 +10,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "backend/watch.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/shown.h"
+#include "exec/reached.h"
 #include "exec/stop.h"
 #include "planned/events.h"
 #include "run/traces.h"
@@ -77,6 +79,15 @@ static void on_starting(void *context, const struct instr *instr, int64_t step, 
         report_position(recorder, step + 1, instr_text(instr, recorder->rank, text));
     if (recorder->fault.action != FAULT_NONE)
         trigger_fault(recorder, instr, instr_row(instr)->name, step + 1);
+}
+
+void recorder_note_reached(struct recorder *recorder) {
+    int64_t step;
+    if (!recorder->row || !recorder->engine || !*recorder->engine) return;
+    const struct instr *instr = engine_reached(*recorder->engine, &step);
+    if (!instr) return;
+    struct position position = {*instr, recorder->rank};
+    control_row_set_record(recorder->row, step + 1, clock_ns(), &position, sizeof position);
 }
 
 static void on_starting_other(void *context, const char *what, int64_t steps) {
@@ -166,6 +177,31 @@ static void write_row(struct recorder *recorder, const struct metrics_row *row) 
                    (long long)row->step);
 }
 
+/* A few times a second: the driver means over that long itself. */
+static void sample_device(struct recorder *recorder) {
+    enum { EVERY_NS = 200 * 1000 * 1000, HIGH = 95 };
+    struct device *device = recorder->planned->plan->device;
+    struct device_load *load = &recorder->device_load;
+    int64_t now_ns = clock_ns();
+    double busy, memory;
+    if (!device->backend->watch || now_ns - load->at_ns < EVERY_NS) return;
+    load->at_ns = now_ns;
+    if (!device->backend->watch->busy(device, &busy, &memory)) return;
+    load->samples++;
+    load->above += busy > HIGH;
+    load->busy += busy;
+    load->memory += memory;
+}
+
+static void fill_device(const struct recorder *recorder, struct summary *summary) {
+    const struct device_load *load = &recorder->device_load;
+    double count = (double)load->samples;
+    if (load->samples == 0) return;
+    summary->gpu_busy.mean = load->busy / count / 100;
+    summary->gpu_busy.above_95 = (double)load->above / count;
+    summary->gpu_busy.memory = load->memory / count / 100;
+}
+
 /* The row of a step is whole when the norm of its gradients is known: see on_norm. */
 static void on_step(void *context, const struct step_result *result) {
     struct recorder *recorder = context;
@@ -175,6 +211,7 @@ static void on_step(void *context, const struct step_result *result) {
     recorder->line_samples += result->samples;
     recorder->line_ns += result->times.total_ns;
     time_step(recorder, result);
+    if (recorder->metrics && recorder->steps_seen > RECORDER_WARMUP_STEPS) sample_device(recorder);
     if (recorder->steps_seen == RECORDER_WARMUP_STEPS) recorder->load = load_now("");
     recorder->busy_ns = recorder->first_ns = recorder->last_ns = 0;
     if (recorder->profiling) profiling_instr(recorder->profiling, NULL, 0, 0);
@@ -188,6 +225,10 @@ static void on_step(void *context, const struct step_result *result) {
     row->step_ms = (double)result->times.total_ns * 1e-6;
     row->data_ms = (double)result->times.of[TIME_DATA] * 1e-6;
     row->virtual_s = engine_virtual_s(*recorder->engine);
+    row->loss_scale = result->loss_scale;
+    row->steps_skipped = isnan(result->loss_scale)
+                             ? NAN
+                             : (double)engine_state(*recorder->engine)->done.scale.skipped;
     row->ranks = result->ranks;
     for (int r = 0; r < result->ranks; r++) {
         recorder->rank_loss[r] = result->rank_loss[r];
@@ -390,6 +431,7 @@ void recorder_summary(const struct recorder *recorder, struct summary *summary) 
     summary->steps_not_timed = recorder->steps_seen - recorder->timed_steps;
     summary->damaged_samples = recorder_plan(recorder)->config.dataset->damaged;
     summary->skipped_samples = recorder->skipped;
+    fill_device(recorder, summary);
     summary->loss_first = recorder->loss_first;
     summary->loss_last = recorder->loss_last;
     if (recorder->metrics) fill_evaluation(metrics_past(recorder->metrics), summary);

@@ -49,7 +49,12 @@ struct recorder {
                                             it, in passes, from the first pass to the last */
     int64_t busy_ns, first_ns, last_ns;  /* of the step under way; first 0: no pass yet */
     struct load load;                    /* as the timed steps began; at_ns 0: not yet */
-    double loss_first, loss_last;        /* of the whole run, on rank 0 */
+    struct device_load {
+        int64_t samples, above; /* in all; those above 95% */
+        double busy, memory;    /* sums, in percent */
+        int64_t at_ns;          /* of the last one */
+    } device_load;
+    double loss_first, loss_last;  /* of the whole run, on rank 0 */
     int64_t line_samples, line_ns; /* since the row before: samples, and the time of their steps */
     struct metrics_row step_row;   /* of the last step, whose norm is still to come */
     bool step_row_due;             /* it goes into metrics.jsonl */
@@ -75,6 +80,9 @@ enum status recorder_open(const struct planned_run *planned, const char *folder,
 struct engine_observer recorder_engine_observer(struct recorder *recorder);
 /* Local. One that tells where the rank is and nothing else; of one that is not opened. */
 struct engine_observer recorder_position_observer(struct recorder *recorder);
+/* Local, in the rank's own thread, while it waits. Where its device is, which may be behind what
+ * was enqueued last. */
+void recorder_note_reached(struct recorder *recorder);
 /* Local. How the records of rows that this writes become texts: for control_describe_records, in
  * every process that reads such rows. */
 void recorder_describe_position(const void *record, char text[CONTROL_DOING_BYTES]);

@@ -78,9 +78,11 @@ static void measure_run(struct session *session, struct summary *summary) {
 int64_t result_peak_bytes(const struct session *session) {
     const struct mem_parts *before = &session->planned.before;
     struct device *device = session_plan(session)->device;
-    size_t taken, all;
-    if (device->backend->apart)
-        return device->backend->memory_bytes(device, &taken, &all), (int64_t)taken;
+    if (device->backend->apart) {
+        struct device_bytes bytes;
+        device->backend->memory_bytes(device, &bytes);
+        return (int64_t)(bytes.peak + bytes.libraries);
+    }
     int64_t peak = (int64_t)(mem_peak_bytes() - before->own_bytes - before->file_bytes);
     if (session->planned.threads) return peak / comm_size(engine_comm(session->engine));
     return peak - (int64_t)comm_foreign_bytes(engine_comm(session->engine));

@@ -2,6 +2,7 @@
  * refused leaves no folder behind. */
 #include "run/start.h"
 
+#include "backend/watch.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "exec/checkpoint.h"
@@ -131,7 +132,18 @@ static void warn_range(const struct planned_run *planned) {
                 text_count(config->steps, "step", steps), passes);
 }
 
+/* A GPU that nobody asked for. */
+static void note_devices(const struct planned_run *planned) {
+    const struct backend *const *all = backend_all();
+    if (option_is_set(&planned->options, OPTION_device)) return;
+    for (int i = 0; all[i]; i++)
+        if (all[i]->watch && all[i]->watch->seen())
+            log_note("this machine has a GPU: --device %s trains on it, this run is on the CPU",
+                     all[i]->name);
+}
+
 void start_advise(const struct planned_run *planned) {
+    note_devices(planned);
     warn_range(planned);
     narrow_gain_say(planned);
 }

@@ -5,10 +5,18 @@ for command in "train --out run" explain simulate check; do
     # shellcheck disable=SC2086
     ends 2 $command --model mlp --device cuda
     three_lines
-    grep -q 'not yet a training' err && grep -q -- '--device cpu' err || grep -q 'this build has' err ||
-        say "$command: it does not say that GPUs do not train yet: $(cat err)"
+    grep -q 'NVIDIA driver' err && grep -q -- '--device cpu' err || grep -q 'this build has' err ||
+        say "$command: it does not say what is missing: $(cat err)"
 done
 [ ! -e run ] || say "a run that was refused leaves a folder"
+# Planes move data between GPUs alone.
+for comm in peer nccl; do
+    answers 2 "--comm $comm moves data between GPUs" explain --model mlp -n 2 --comm $comm
+    three_lines
+done
+# A job script asks for as many GPUs as ranks.
+"$STRETTO" launch --emit sbatch --nodes 2 -n 4 --model mlp --device cuda >out 2>err
+grep -q '^#SBATCH --gres=gpu:4$' out || say "no GPUs in the job script: $(cat out err)"
 # A list has the same answer; what is no list is refused before anything is opened.
 ends 2 explain --model mlp --device cuda:0,1
 three_lines

@@ -157,7 +157,8 @@ static void test_rule(const struct optim_rule *rule, bool nesterov) {
 /* --- norms --- */
 
 /* Sums of very different sizes, of which one may be infinite. */
-static void test_decide(int64_t count, double clip, bool finite) {
+static void test_decide(int64_t count, double clip, bool finite, double loss_scale) {
+    struct optim_limits limits = {clip, 1 / loss_scale, loss_scale != 1};
     size_t bytes = (size_t)count * sizeof(double);
     double *sums = mem_new(bytes);
     struct exact_sum total = {0}, on;
@@ -173,16 +174,16 @@ static void test_decide(int64_t count, double clip, bool finite) {
     int32_t *far_stop = upload(&stop, sizeof stop);
     const struct backend *backend = device->backend;
     bool ok = backend->array_sum(device, far_sums, count, far_total, NULL) == STATUS_OK &&
-              backend->array_decide(device, far_total, NULL, clip, far_decision, far_stop, NULL) ==
-                  STATUS_OK;
+              backend->array_decide(device, far_total, NULL, &limits, far_decision, far_stop,
+                                    NULL) == STATUS_OK;
     host_array_sum(NULL, sums, count, &total, NULL);
-    host_array_decide(NULL, &total, NULL, clip, &want, &stop, NULL);
+    host_array_decide(NULL, &total, NULL, &limits, &want, &stop, NULL);
     device_copy_out(device, &on, far_total, sizeof on);
     device_copy_out(device, &have, far_decision, sizeof have);
     device_copy_out(device, &stopped, far_stop, sizeof stopped);
     ok = ok && exact_total(&on) == exact_total(&total) && have.norm == want.norm &&
          have.scale == want.scale && have.skip == want.skip && stopped == stop;
-    tap(ok, "norm of %lld sums, clip %g, %s", (long long)count, clip,
+    tap(ok, "norm of %lld sums, clip %g, loss scale %g, %s", (long long)count, clip, loss_scale,
         finite ? "finite" : "one is not");
     backend->memory_free(device, far_sums, bytes);
     backend->memory_free(device, far_total, sizeof total);
@@ -258,8 +259,9 @@ int main(int argc, char **argv) {
             test_check(types[t], counts[c]);
         }
     for (int c = 1; c < 5000; c = c * 5 + 1)
-        for (int clips = 0; clips < 2; clips++) test_decide(c, clips, true);
-    test_decide(300, 1, false);
+        for (int clips = 0; clips < 2; clips++) test_decide(c, clips, true, clips ? 1 : 1024);
+    test_decide(300, 1, false, 1);
+    test_decide(300, 1, false, 65536);
     for (int i = 0; i < rules; i++) test_rule(all[i], false);
     test_rule(optim_find("sgd"), true);
     device_close(&device);

@@ -17,9 +17,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "late_reach.h"
+#include "late_rows.h"
 
-/* Of each mapping of a device; operations that a queue has room for; how old undemanded work gets.
- */
+/* Of each mapping; operations that a queue has room for; how old undemanded work gets. */
 #define SPAN_BYTES ((size_t)1 << 33)
 enum { QUEUE = 1024, LATEST_MS = 20, MOST_STREAMS = 8 };
 
@@ -44,7 +45,9 @@ struct late_op {
     struct kernel *kernel;
     void *in[OP_MAX_IN], *out[OP_MAX_OUT], *scratch;
     /* Of arrays and copies: which, and its operands. */
-    enum { COPY, FILL, ADD, SQUARES, SUM, DECIDE, CHECK_FINITE, UPDATE } array;
+    enum { COPY, FILL, ADD, SQUARES, SUM, DECIDE, CHECK_FINITE, UPDATE, TREE } array;
+    struct tree_terms *tree; /* owned */
+    struct optim_limits limits;
     void *to, *flag;
     const void *from;
     size_t bytes;
@@ -70,6 +73,9 @@ struct stream {
     enum status status;
     bool ends, blocked; /* blocked: it waits for another stream */
 };
+
+/* Other ranks wait for the events of a window. */
+static pthread_mutex_t recording = PTHREAD_MUTEX_INITIALIZER;
 
 struct event {
     struct late_device *device;
@@ -107,7 +113,8 @@ static bool is_ours(const struct late_device *device, const void *address) {
 /* Where a stream finds device memory. */
 static void *there(const struct late_device *device, const void *address) {
     if (!address) return NULL;
-    CHECK(is_ours(device, address), "%p is no memory of the device", address);
+    CHECK(is_ours(device, address) || late_is_reached(address), "%p is no memory of the device",
+          address);
     return (char *)(uintptr_t)address + SPAN_BYTES;
 }
 
@@ -167,9 +174,10 @@ static enum status run_array(struct device *ref, const struct late_op *op) {
     case SQUARES: return table->array_squares(ref, &op->of, op->to, NULL);
     case SUM: return table->array_sum(ref, op->from, (int64_t)op->bytes, op->to, NULL);
     case DECIDE:
-        return table->array_decide(ref, op->from, op->of.data, op->number, op->to, op->flag, NULL);
+        return table->array_decide(ref, op->from, op->of.data, &op->limits, op->to, op->flag, NULL);
     case CHECK_FINITE: return table->array_check(ref, &op->of, op->flag, NULL);
     case UPDATE: return table->array_update(ref, &op->update, op->flag, NULL);
+    case TREE: return late_run_tree(ref, op->tree);
     }
     return STATUS_BUG;
 }
@@ -305,10 +313,16 @@ static void late_event_free(struct device *device, struct event *event) {
 
 static void late_event_record(struct event *event, struct stream *stream) {
     stream = stream_of(&event->device->base, stream);
-    *event = (struct event){event->device, stream, posted_on(stream), stream->last};
+    struct event now = {event->device, stream, posted_on(stream), stream->last};
+    pthread_mutex_lock(&recording);
+    *event = now;
+    pthread_mutex_unlock(&recording);
 }
 
-static void late_stream_wait_event(struct stream *stream, struct event *event) {
+static void late_stream_wait_event(struct stream *stream, struct event *given) {
+    pthread_mutex_lock(&recording);
+    struct event now = *given, *event = &now;
+    pthread_mutex_unlock(&recording);
     stream = stream_of(&event->device->base, stream);
     if (!event->stream || event->stream == stream) return;
     if (event->stream->number == drop_stream && (int)event->behind == drop_kind) {
@@ -364,9 +378,8 @@ static void late_memory_free(struct device *device, void *memory, size_t bytes) 
     late_of(device)->taken -= bytes;
 }
 
-static void late_memory_bytes(struct device *device, size_t *peak, size_t *all) {
-    *peak = late_of(device)->peak;
-    *all = SPAN_BYTES;
+static void late_memory_bytes(struct device *device, struct device_bytes *out) {
+    *out = (struct device_bytes){.peak = late_of(device)->peak, .all = SPAN_BYTES};
 }
 
 static enum status late_copy_in(struct device *device, void *to, const void *host, size_t bytes,
@@ -429,14 +442,14 @@ static enum status late_array_sum(struct device *device, const double *sums, int
 }
 
 static enum status late_array_decide(struct device *device, const struct exact_sum *squares,
-                                     const struct exact_sum *losses, double clip,
-                                     struct optim_decision *out, int32_t *stop,
-                                     struct stream *stream) {
+                                     const struct exact_sum *losses,
+                                     const struct optim_limits *limits, struct optim_decision *out,
+                                     int32_t *stop, struct stream *stream) {
     return array(device, stream,
                  (struct late_op){.array = DECIDE,
                                   .from = squares,
                                   .of = {.data = (void *)(uintptr_t)losses},
-                                  .number = clip,
+                                  .limits = *limits,
                                   .to = out,
                                   .flag = stop});
 }
@@ -466,6 +479,16 @@ static enum status late_array_update(struct device *device, const struct optim_u
     op.update.step = &stream->queue[stream->posted % QUEUE].step;
     pthread_mutex_unlock(&stream->lock);
     return enqueue(stream, &op);
+}
+
+enum status late_array_tree(struct device *device, const struct tree_terms *terms,
+                            struct stream *stream) {
+    struct late_op op = {.kind = LATE_ARRAY, .array = TREE, .tree = MEM_NEW(struct tree_terms)};
+    *op.tree = *terms;
+    for (int i = 0; i < terms->terms; i++)
+        op.tree->term[i] = there(late_of(device), terms->term[i]);
+    for (int i = 0; i < terms->outs; i++) op.tree->out[i] = there(late_of(device), terms->out[i]);
+    return enqueue(stream_of(device, stream), &op);
 }
 
 /* --- kernels --- */
@@ -525,34 +548,8 @@ static void late_close(struct device *device) {
     free(self);
 }
 
-static void late_describe(struct device *device, char *text, size_t bytes) {
-    (void)device;
-    snprintf(text, bytes, "reference kernels, as late as they may run");
-}
-
-static void late_isa(int index, char *text, size_t bytes) {
-    (void)index;
-    snprintf(text, bytes, "any");
-}
-
-static enum status late_takes(struct device *device, enum dtype dtype) {
-    struct device *ref = late_of(device)->ref;
-    return ref->backend->takes(ref, dtype);
-}
-
-static bool late_supports(struct device *device, const struct op_call *call) {
-    struct device *ref = late_of(device)->ref;
-    return ref->backend->supports(ref, call);
-}
-
-static double late_cost_ns(struct device *device, const struct op_call *call) {
-    struct device *ref = late_of(device)->ref;
-    return ref->backend->cost_ns(ref, call);
-}
-
-static const struct layout *late_plain(struct device *device, const struct tensor_type *type) {
-    struct device *ref = late_of(device)->ref;
-    return ref->backend->plain(ref, type);
+struct device *late_ref(struct device *device) {
+    return late_of(device)->ref;
 }
 
 const struct backend backend_late = {
@@ -597,4 +594,5 @@ const struct backend backend_late = {
     .event_wait = late_event_wait,
     .event_done = late_event_done,
     .event_ns = host_event_ns,
+    .reach = &late_reach,
 };

@@ -81,9 +81,9 @@ struct cuda_exact_sum {
 struct cuda_decide {
     const int64_t *limb;
     const double *special, *losses; /* of the squares; of the losses, NULL: of none */
-    double clip, *norm;
+    double clip, unscale, *norm;
     float *scale;
-    int32_t *skip, *stop;
+    int32_t *skip, *stop, leaves;
 };
 struct cuda_check {
     struct cuda_reals of;
@@ -105,6 +105,15 @@ struct cuda_adam {
     int32_t *bad;
     int64_t count;
     float beta1, beta2, rest1, rest2, epsilon, rate, root, scale, l2, shrink;
+};
+
+/* As struct tree_terms of backend/reach.h, which has the same TREE_MOST. */
+enum { CUDA_TREE_MOST = 64 };
+struct cuda_tree {
+    int32_t dtype, terms, outs;
+    int64_t count;
+    const void *term[CUDA_TREE_MOST];
+    void *out[CUDA_TREE_MOST];
 };
 
 /* --- shape.cu --- */

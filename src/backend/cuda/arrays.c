@@ -58,12 +58,14 @@ enum status cuda_array_sum(struct device *device, const double *sums, int64_t co
 }
 
 enum status cuda_array_decide(struct device *device, const struct exact_sum *squares,
-                              const struct exact_sum *losses, double clip,
+                              const struct exact_sum *losses, const struct optim_limits *limits,
                               struct optim_decision *out, int32_t *stop, struct stream *stream) {
     struct cuda_decide args = {.limb = squares->limb,
                                .special = &squares->special,
                                .losses = losses ? &losses->special : NULL,
-                               .clip = clip,
+                               .clip = limits->clip,
+                               .unscale = limits->unscale,
+                               .leaves = limits->leaves,
                                .norm = &out->norm,
                                .scale = &out->scale,
                                .skip = &out->skip,

@@ -9,6 +9,28 @@ KERNEL_OF(array_add, cuda_array_add) {
     EACH(i, a.count) put(a.into, i, get(a.into, i) + get(a.from, i));
 }
 
+/* The fixed tree, as comm/tree_sum.c has it. Sums of 1, 2, 4 ... neighbours wait in a stack, the largest first, as the ones of
+ * a binary number: a term that comes is added to those that are as large as itself. What is left at the end are the odd last
+ * ones, which are carried up. */
+KERNEL_OF(array_tree, cuda_tree) {
+    EACH(i, a.count) {
+        float stack[8];
+        int height = 0;
+        for (int t = 0; t < a.terms; t++) {
+            cuda_reals term = {(void *)a.term[t], a.dtype};
+            float sum = get(term, i);
+            for (int full = t; full & 1; full >>= 1) sum = stack[--height] + sum;
+            stack[height++] = sum;
+        }
+        float sum = stack[--height];
+        while (height > 0) sum = stack[--height] + sum;
+        for (int o = 0; o < a.outs; o++) {
+            cuda_reals out = {a.out[o], a.dtype};
+            put(out, i, sum);
+        }
+    }
+}
+
 /* Sixteen threads a block of NORM_BLOCK, one for each place modulo 16, added in order. */
 KERNEL_OF(array_squares, cuda_squares) {
     __shared__ double lanes[ROW_THREADS];
@@ -72,12 +94,13 @@ static __device__ double exact_total(const int64_t *given, double special) {
 
 KERNEL_OF(array_decide, cuda_decide) {
     if (blockIdx.x != 0 || threadIdx.x != 0) return;
-    double squares = exact_total(a.limb, *a.special), norm = sqrt(squares);
+    double squares = exact_total(a.limb, *a.special), norm = sqrt(squares) * a.unscale;
     double scale = a.clip > 0 ? a.clip / (norm + 1e-6) : 1;
-    if (!isfinite(squares) || (a.losses && *a.losses != 0)) *a.stop = 1;
+    bool bad = !isfinite(squares);
+    if ((bad && !a.leaves) || (a.losses && *a.losses != 0)) *a.stop = 1;
     *a.norm = norm;
-    *a.scale = scale < 1 ? (float)scale : 1;
-    *a.skip = *a.stop;
+    *a.scale = (scale < 1 ? (float)scale : 1) * (float)a.unscale;
+    *a.skip = *a.stop || bad;
 }
 
 KERNEL_OF(array_check, cuda_check) {

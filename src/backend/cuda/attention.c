@@ -176,6 +176,12 @@ static size_t squares_bytes(const struct attention *a, enum dtype dtype) {
     return (size_t)(a->batch * a->heads * a->tokens * a->step) * dtype_bytes(dtype);
 }
 
+/* Which kernel has a row in its registers: of so many keys a lane, or none. */
+static int length_of(const struct attention *a) {
+    enum { SHORT = 256, LONG = 1024 };
+    return a->tokens <= SHORT ? 0 : a->tokens <= LONG ? 1 : 2;
+}
+
 /* --- forward --- */
 
 static enum status run_forward(struct cuda_kernel *kernel, void *const in[], void *const out[],
@@ -203,7 +209,9 @@ static enum status run_forward(struct cuda_kernel *kernel, void *const in[], voi
                                   .tokens = a.tokens,
                                   .causal = call->attrs.attention.causal,
                                   .dropout = call->attrs.attention.dropout};
-    TRY(cuda_launch_warps(cuda_kernel_device(kernel), CUDA_KERNEL_attention,
+    static const enum cuda_kernel_id ids[] = {CUDA_KERNEL_attention_short,
+                                              CUDA_KERNEL_attention_long, CUDA_KERNEL_attention};
+    TRY(cuda_launch_warps(cuda_kernel_device(kernel), ids[length_of(&a)],
                           a.batch * a.heads * a.tokens, &args, stream));
     TRY(run_product(kernel, VALUES, kept.data ? kept : p,
                     heads_at(kernel, HEADS_V, a.dtype, scratch), heads, scratch, stream));
@@ -278,7 +286,9 @@ static enum status run_backward(struct cuda_kernel *kernel, void *const in[], vo
                                       .tokens = a.tokens,
                                       .causal = call->attrs.attention.causal,
                                       .dropout = call->attrs.attention.dropout};
-    TRY(cuda_launch_warps(cuda_kernel_device(kernel), CUDA_KERNEL_attention_bwd,
+    static const enum cuda_kernel_id ids[] = {
+        CUDA_KERNEL_attention_bwd_short, CUDA_KERNEL_attention_bwd_long, CUDA_KERNEL_attention_bwd};
+    TRY(cuda_launch_warps(cuda_kernel_device(kernel), ids[length_of(&a)],
                           a.batch * a.heads * a.tokens, &args, stream));
     return run_products(kernel, out, kept.data ? kept : p, ds, scratch, stream);
 }

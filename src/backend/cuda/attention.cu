@@ -12,8 +12,10 @@ struct row_of {
     int64_t element;     /* number of the row's first */
 };
 
-template <class A> static __device__ row_of find_row(const A &a, int64_t row) {
-    int64_t sample = row / (a.heads * a.tokens), within = row % (a.heads * a.tokens);
+template <class A> static __device__ __forceinline__ row_of find_row(const A &a, int64_t row) {
+    if (!a.causal && !a.mask && !a.key) return row_of{a.tokens, nullptr, 0, 0};
+    uint32_t each = (uint32_t)(a.heads * a.tokens); /* a division of 64 bits takes as long as a row */
+    int64_t sample = row >> 31 ? row / each : (uint32_t)row / each, within = row - sample * each;
     return row_of{a.causal ? within % a.tokens : a.tokens,
                   a.mask ? a.mask + sample * a.tokens : nullptr,
                   a.key ? rng_key(a.key[sample], a.place) : 0, within * a.tokens};
@@ -50,6 +52,88 @@ KERNEL_OF(attention, cuda_attention) {
             if (a.kept.data) put(a.kept, wide + to, p * keep_factor(a, row, to));
         }
     }
+}
+
+/* Rows of at most 32 N keys, N a lane: each score is read once and stays in a register. */
+template <int N> static __device__ __forceinline__ void attend(const cuda_attention &a) {
+    EACH_WARP_ROW(r, a.batch * a.heads * a.tokens) {
+        int64_t at = r * a.tokens;
+        const float *scores = (const float *)a.scores.data + r * a.step;
+        int tokens = (int)a.tokens, lane = threadIdx.x % 32;
+        row_of row = find_row(a, r);
+        float s[N], most = -INFINITY, sum = 0;
+        uint32_t allowed = 0;
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            int to = lane + 32 * k;
+            bool may = to < tokens && may_attend(row, to);
+            s[k] = may ? scores[to] : -INFINITY;
+            allowed |= (uint32_t)may << k;
+            if (s[k] > most) most = s[k];
+        }
+        most = warp_max(most);
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            s[k] = allowed >> k & 1 ? expf(s[k] - most) : 0;
+            sum += s[k];
+        }
+        sum = warp_sum(sum);
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            int to = lane + 32 * k;
+            if (to >= tokens) break;
+            float p = allowed >> k & 1 ? s[k] / sum : 0;
+            put(a.p, at + to, p);
+            if (a.kept.data) put(a.kept, r * a.step + to, p * keep_factor(a, row, to));
+        }
+    }
+}
+
+KERNEL_OF(attention_short, cuda_attention) {
+    attend<8>(a);
+}
+
+KERNEL_OF(attention_long, cuda_attention) {
+    attend<32>(a);
+}
+
+template <int N> static __device__ __forceinline__ void attend_bwd(const cuda_attention_bwd &a) {
+    EACH_WARP_ROW(r, a.batch * a.heads * a.tokens) {
+        int64_t at = r * a.tokens, wide = r * a.step;
+        const float *dp = (const float *)a.dp.data + wide;
+        int tokens = (int)a.tokens, lane = threadIdx.x % 32;
+        row_of row = find_row(a, r);
+        float g[N], p[N], sum = 0;
+        uint32_t allowed = 0, kept = 0;
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            int to = lane + 32 * k;
+            bool inside = to < tokens, may = inside && may_attend(row, to);
+            float keep = inside ? keep_factor(a, row, to) : 0;
+            p[k] = inside ? get(a.p, at + to) : 0;
+            g[k] = inside ? keep * dp[to] : 0;
+            allowed |= (uint32_t)may << k;
+            kept |= (uint32_t)(keep != 0) << k;
+            if (may) sum += g[k] * p[k];
+        }
+        sum = warp_sum(sum);
+        float factor = a.key ? 1 / (1 - a.dropout) : 1;
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            int to = lane + 32 * k;
+            if (to >= tokens) break;
+            put(a.ds, wide + to, allowed >> k & 1 ? p[k] * (g[k] - sum) : 0);
+            if (a.kept.data) put(a.kept, wide + to, kept >> k & 1 ? factor * p[k] : 0 * p[k]);
+        }
+    }
+}
+
+KERNEL_OF(attention_bwd_short, cuda_attention_bwd) {
+    attend_bwd<8>(a);
+}
+
+KERNEL_OF(attention_bwd_long, cuda_attention_bwd) {
+    attend_bwd<32>(a);
 }
 
 KERNEL_OF(attention_bwd, cuda_attention_bwd) {

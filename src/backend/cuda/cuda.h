@@ -183,7 +183,7 @@ enum status cuda_array_squares(struct device *device, const struct elements *of,
 enum status cuda_array_sum(struct device *device, const double *sums, int64_t count,
                            struct exact_sum *total, struct stream *stream);
 enum status cuda_array_decide(struct device *device, const struct exact_sum *squares,
-                              const struct exact_sum *losses, double clip,
+                              const struct exact_sum *losses, const struct optim_limits *limits,
                               struct optim_decision *out, int32_t *stop, struct stream *stream);
 enum status cuda_array_check(struct device *device, const struct elements *of, int32_t *bad,
                              struct stream *stream);

@@ -29,7 +29,14 @@ typedef struct {
     unsigned gpu, memory;
 } nvmlUtilization_t;
 typedef int nvmlReturn_t;
+typedef struct {
+    unsigned pid;
+    unsigned long long usedGpuMemory;
+    unsigned gpuInstanceId, computeInstanceId;
+} nvmlProcessInfo_t;
 nvmlReturn_t nvmlInit_v2(void);
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *count,
+                                                     nvmlProcessInfo_t *infos);
 nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device);
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *rates);
 nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned length);

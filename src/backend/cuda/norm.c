@@ -359,7 +359,12 @@ static enum status run_layer_norm_bwd(struct cuda_kernel *kernel, void *const in
                                    &args, stream));
     TRY(cuda_launch_columns(device, CUDA_KERNEL_layer_norm_sums_end, args.columns, 1, &args,
                             stream));
-    return cuda_launch_warps(device, CUDA_KERNEL_layer_norm_bwd, args.rows, &args, stream);
+    enum { MOST = 32 * 8 * 4 }; /* columns that a warp has registers for */
+    return cuda_launch_warps(device,
+                             args.columns % 8 == 0 && args.columns <= MOST
+                                 ? CUDA_KERNEL_layer_norm_bwd_wide
+                                 : CUDA_KERNEL_layer_norm_bwd,
+                             args.rows, &args, stream);
 }
 
 enum status cuda_layer_norm_bwd(struct cuda_kernel *kernel, const struct layout *const in[]) {

@@ -277,6 +277,40 @@ KERNEL_OF(layer_norm_bwd, cuda_layer_norm_bwd) {
     }
 }
 
+/* Rows of whole groups of eight, at most four groups a lane: all of a row is read once, 16 bytes at
+ * a time, and stays in registers. */
+enum { LANE_GROUPS = 4 };
+
+KERNEL_OF(layer_norm_bwd_wide, cuda_layer_norm_bwd) {
+    int lane = threadIdx.x % 32, groups = (int)(a.columns / WIDE);
+    EACH_WARP_ROW(r, a.rows) {
+        int64_t at = r * a.columns;
+        float mean = a.mean[r], inverse = 1 / sqrtf(a.var[r] + a.epsilon), s = 0, t = 0;
+        float g[LANE_GROUPS][WIDE], normal[LANE_GROUPS][WIDE];
+#pragma unroll
+        for (int k = 0; k < LANE_GROUPS; k++) {
+            int c = (lane + 32 * k) * WIDE;
+            if (lane + 32 * k >= groups) break;
+            get8(a.dy, at + c, g[k]);
+            get8(a.x, at + c, normal[k]);
+            for (int i = 0; i < WIDE; i++) {
+                g[k][i] *= a.scale[c + i];
+                normal[k][i] = (normal[k][i] - mean) * inverse;
+                s += g[k][i];
+                t += g[k][i] * normal[k][i];
+            }
+        }
+        s = warp_sum(s) / (float)a.columns;
+        t = warp_sum(t) / (float)a.columns;
+#pragma unroll
+        for (int k = 0; k < LANE_GROUPS; k++) {
+            if (lane + 32 * k >= groups) break;
+            for (int i = 0; i < WIDE; i++) g[k][i] = inverse * (g[k][i] - s - normal[k][i] * t);
+            put8(a.dx, at + (lane + 32 * k) * WIDE, g[k]);
+        }
+    }
+}
+
 KERNEL_OF(layer_norm_sums, cuda_layer_norm_bwd) {
     __shared__ double first[8][33], second[8][33];
     int64_t c = (int64_t)blockIdx.x * 32 + threadIdx.x, begin = (int64_t)blockIdx.y * a.chunk_rows;

@@ -28,7 +28,10 @@ struct checkpoint_config config_of(int keep) {
 
 void save(struct kit_run *run, int keep, int64_t best) {
     struct checkpoint_config config = config_of(keep);
-    struct checkpoint_state state = {engine_next_step(run->engine), best, 0.5, saved};
+    struct checkpoint_state state = {.step = engine_next_step(run->engine),
+                                     .best_step = best,
+                                     .best_score = 0.5,
+                                     .saved_step = saved};
     cr_assert_eq(checkpoint_save(&config, run->engine, &state, STATUS_OK), STATUS_OK);
     saved = state.step;
 }

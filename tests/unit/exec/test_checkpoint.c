@@ -232,7 +232,8 @@ Test(exec_checkpoint, a_leftover_link_takes_nothing_with_it) {
 static enum status save_on_full_disk(struct kit_run *run, rlim_t limit) {
     struct rlimit full = {limit, RLIM_INFINITY}, whole;
     struct checkpoint_config config = config_of(2);
-    struct checkpoint_state state = {engine_next_step(run->engine), -1, 0, 4};
+    struct checkpoint_state state = {
+        .step = engine_next_step(run->engine), .best_step = -1, .saved_step = 4};
     signal(SIGXFSZ, SIG_IGN);
     getrlimit(RLIMIT_FSIZE, &whole);
     setrlimit(RLIMIT_FSIZE, &full);
@@ -260,7 +261,7 @@ Test(exec_checkpoint, a_save_that_fails_leaves_the_older_ones) {
     /* And a place that cannot hold folders. */
     struct checkpoint_config config = {
         .folder = mem_format("%s/step-00000004/manifest.json/x", folder), .keep = 2};
-    struct checkpoint_state state = {5, -1, 0, 4};
+    struct checkpoint_state state = {.step = 5, .best_step = -1, .saved_step = 4};
     log_capture(said, sizeof said);
     cr_expect_eq(checkpoint_save(&config, run->engine, &state, STATUS_OK), STATUS_DATA);
     log_capture(NULL, 0);
@@ -371,7 +372,11 @@ Test(exec_checkpoint, a_manifest_reads_back) {
                                       {"text", "a \"quote\"\n\\ é", FACT_TOLD}};
     struct manifest_file saved[] = {{"model-00001-of-00002.safetensors", {1ull << 40, 0xdeadbeef}},
                                     {"model-00002-of-00002.safetensors", {3, 0}}};
-    struct manifest manifest = {.state = {123456789012, 42, -0.12345678901234567, -1},
+    struct manifest manifest = {.state = {.step = 123456789012,
+                                          .best_step = 42,
+                                          .best_score = -0.12345678901234567,
+                                          .saved_step = -1,
+                                          .scale = {4096, 17, 3}},
                                 .next = {7, 98765432109},
                                 .facts = facts,
                                 .fact_count = 2,
@@ -383,6 +388,9 @@ Test(exec_checkpoint, a_manifest_reads_back) {
     cr_assert_eq(manifest_read(path, &again), STATUS_OK);
     cr_expect_eq(again.state.step, 123456789012);
     cr_expect_eq(again.state.best_step, 42);
+    cr_expect_eq(again.state.scale.scale, 4096);
+    cr_expect_eq(again.state.scale.good, 17);
+    cr_expect_eq(again.state.scale.skipped, 3);
     cr_expect_eq(again.state.best_score, manifest.state.best_score);
     cr_expect(again.next.epoch == 7 && again.next.sample == 98765432109);
     cr_assert_eq(again.file_count, 2);

@@ -124,8 +124,9 @@ Test(exec_kept, a_right_check_is_no_damage) {
         snprintf(keys[i], sizeof keys[i], "fact-%d", i);
         many[i] = (struct checkpoint_fact){keys[i], "1", FACT_TOLD};
     }
-    struct manifest manifest = {
-        .state = {4, -1, 0, -1}, .facts = many, .fact_count = CHECKPOINT_MAX_FACTS + 1};
+    struct manifest manifest = {.state = {.step = 4, .best_step = -1, .saved_step = -1},
+                                .facts = many,
+                                .fact_count = CHECKPOINT_MAX_FACTS + 1};
     char *path = path_of(4, "manifest.json");
     cr_assert_eq(manifest_write(&manifest, path), STATUS_OK);
     expect_stops("many facts", "manifest.json: facts");
@@ -193,7 +194,7 @@ Test(exec_kept, new_folders_are_synced_in_their_parents) {
     struct kit_run *run = kit_open(MLP "--steps 5");
     char *outer = mem_format("%s/run", folder), *inner = mem_format("%s/run/checkpoints", folder);
     struct checkpoint_config config = {.folder = inner, .keep = 2};
-    struct checkpoint_state state = {0, -1, 0, -1};
+    struct checkpoint_state state = {.step = 0, .best_step = -1, .saved_step = -1};
     calls = (struct calls){.synced = note_sync};
     cr_assert_eq(checkpoint_save(&config, run->engine, &state, STATUS_OK), STATUS_OK);
     cr_expect(was_synced(folder), "%s", folder);
@@ -216,7 +217,7 @@ Test(exec_kept, a_save_without_room_does_not_begin) {
     cr_assert_eq(resume(victim), 4);
     kit_steps(victim, 1);
     struct checkpoint_config config = config_of(2);
-    struct checkpoint_state state = {5, -1, 0, 4};
+    struct checkpoint_state state = {.step = 5, .best_step = -1, .saved_step = 4};
     char *model = mem_format("%s/model.safetensors", folder);
     calls = (struct calls){.full = true, .free_bytes = 1000, .making = expect_no_folder};
     log_capture(said, sizeof said);

@@ -11,6 +11,7 @@
 #include "../../late/late.h"
 #include "base/log.h"
 #include "exec/answer.h"
+#include "exec/reached.h"
 #include "kit.h"
 
 struct trained {
@@ -71,11 +72,11 @@ static enum status plan_rank(void *context, int rank, const struct plan **out) {
 }
 
 /* A rank that fails ends the process, as one that reads no label does. */
-static struct answer answer_of(int count, const char *device, const char *line) {
+static struct answer answer_of(int count, const char *device, const char *comm, const char *line) {
     char all[512];
     struct ranks ranks = {.count = count};
     struct answer answer = {0};
-    snprintf(all, sizeof all, "%s --device %s --threads 1", line, device);
+    snprintf(all, sizeof all, "%s --device %s --comm %s --threads 1", line, device, comm);
     kit_options(all, &ranks.options);
     struct answer_config config = {.ranks = count, .context = &ranks, .plan = plan_rank};
     if (answer_train(&config, &answer) != STATUS_OK) _exit(2);
@@ -90,11 +91,16 @@ static const struct {
     const char *instr;
     int ranks;
     const char *line;
-    int stream; /* that has the copy: 1 of the communicator, 2 of LOAD */
-} awaited[] = {{"LOAD", 1, MLP "--micro-batches 2", 2},
-               {"REDUCE", 2, MLP "--strategy ddp", 1},
-               {"GATHER", 2, MLP "--strategy ddp --zero-stage 3", 1},
-               {"RECV", 2, MLP "--strategy 1f1b --stages 2 --micro-batches 4", 1}};
+    const char *comm; /* of late */
+    int stream;       /* that has the copy: 1 of the communicator, 2 of LOAD, 3 of the plane */
+    enum late_kind behind;
+} awaited[] = {
+    {"LOAD", 1, MLP "--micro-batches 2", "auto", 2, LATE_COPY_IN},
+    {"REDUCE", 2, MLP "--strategy ddp", "shm", 1, LATE_COPY_IN},
+    {"GATHER", 2, MLP "--strategy ddp --zero-stage 3", "shm", 1, LATE_COPY_IN},
+    {"RECV", 2, MLP "--strategy 1f1b --stages 2 --micro-batches 4", "auto", 1, LATE_COPY_IN},
+    {"REDUCE by peer", 2, MLP "--strategy ddp", "peer", 3, LATE_ARRAY},
+    {"GATHER by peer", 2, MLP "--strategy ddp --zero-stage 3", "peer", 3, LATE_ARRAY}};
 
 /* In a process of its own: what is read too early may be no label, and end it. */
 static bool is_as_ref(int which, bool drops) {
@@ -103,9 +109,10 @@ static bool is_as_ref(int which, bool drops) {
     cr_assert_geq(child, 0);
     if (child == 0) {
         if (drops) cr_assert_not_null(freopen("/dev/null", "w", stderr));
-        struct answer ref = answer_of(awaited[which].ranks, "ref", awaited[which].line);
-        if (drops) late_drop_waits(awaited[which].stream, LATE_COPY_IN);
-        struct answer late = answer_of(awaited[which].ranks, "late", awaited[which].line);
+        struct answer ref = answer_of(awaited[which].ranks, "ref", "auto", awaited[which].line);
+        if (drops) late_drop_waits(awaited[which].stream, awaited[which].behind);
+        struct answer late =
+            answer_of(awaited[which].ranks, "late", awaited[which].comm, awaited[which].line);
         _exit(answer_difference(&ref, &late) ? 1 : 0);
     }
     cr_assert_eq(waitpid(child, &end, 0), child);
@@ -187,14 +194,37 @@ Test(exec_late, device_memory_is_predicted, .timeout = 120) {
     for (size_t i = 1; i < sizeof lines / sizeof *lines; i++) {
         struct kit_run *run = kit_open("%s --device late --threads 1", lines[i]);
         struct device *device = run->planned.plan->device;
-        size_t begun, peak, all, predicted = plan_bytes(run->planned.plan);
+        size_t predicted = plan_bytes(run->planned.plan);
+        struct device_bytes begun, taken;
         kit_steps(run, 2);
-        device->backend->memory_bytes(device, &begun, &all);
+        device->backend->memory_bytes(device, &begun);
         kit_steps(run, -1);
-        device->backend->memory_bytes(device, &peak, &all);
-        cr_expect_eq(peak, begun, "%s", lines[i]);
+        device->backend->memory_bytes(device, &taken);
+        size_t peak = taken.peak;
+        cr_expect_eq(peak, begun.peak, "%s", lines[i]);
         cr_expect(fabs((double)peak - (double)predicted) < 0.05 * (double)predicted,
                   "%s: %zu predicted, %zu taken", lines[i], predicted, peak);
         kit_close(&run);
     }
+}
+
+/* A wait that lasts names the instruction that the device is at. What is enqueued waits there until
+ * somebody asks for it, or for a while: it is seen under way in one of some steps. */
+Test(exec_late, the_instruction_that_the_device_is_at_is_known, .timeout = 60) {
+    late_add();
+    struct kit_run *run =
+        kit_open("--model mlp --data synthetic:count=64,size=8 --batch 8 --steps 40 "
+                 "--device late --threads 1");
+    struct step_result result;
+    bool seen = false;
+    for (int i = 0; i < 40; i++) {
+        int64_t step = -1;
+        cr_assert_eq(engine_enqueue(run->engine), STATUS_OK);
+        const struct instr *at = engine_reached(run->engine, &step);
+        seen |= at && at->op == INSTR_F && step == i;
+        cr_assert_eq(engine_finish(run->engine, &result), STATUS_OK);
+        cr_expect_null(engine_reached(run->engine, &step));
+    }
+    cr_expect(seen);
+    kit_close(&run);
 }

@@ -26,7 +26,8 @@ static void add_file(struct manifest *manifest, struct manifest_file *files, con
 /* Step 4 has these files and no others: names with blanks between them. */
 static void state_files(const char *names) {
     struct manifest_file files[4];
-    struct manifest manifest = {.state = {4, -1, 0, -1}, .files = files};
+    struct manifest manifest = {.state = {.step = 4, .best_step = -1, .saved_step = -1},
+                                .files = files};
     char *copy = mem_text(names), *rest = NULL, *path = path_of(4, "manifest.json");
     for (char *one = strtok_r(copy, " ", &rest); one; one = strtok_r(NULL, " ", &rest))
         add_file(&manifest, files, one);

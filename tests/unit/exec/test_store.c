@@ -31,7 +31,7 @@ static struct comm *lone_comm(size_t heap_bytes) {
 static struct store *open_store(const struct kit_run *run, const struct state_layout *layout,
                                 struct comm *comm) {
     struct store *store = NULL;
-    cr_assert_eq(store_new(layout, run->planned.plan->device, comm, &store), STATUS_OK);
+    cr_assert_eq(store_new(layout, run->planned.plan->device, comm, NULL, &store), STATUS_OK);
     return store;
 }
 
