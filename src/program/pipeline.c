@@ -103,6 +103,13 @@ void pipeline_repeat(struct pipeline_writer *writer, enum instr_op op, int chunk
     for (int i = 0; i < times; i++) pipeline_put(writer, op, chunk);
 }
 
+void pipeline_alternate(struct pipeline_writer *writer, int times) {
+    for (int i = 0; i < times; i++) {
+        pipeline_put(writer, INSTR_F, 0);
+        pipeline_put(writer, INSTR_B, 0);
+    }
+}
+
 void pipeline_run_ahead(struct pipeline_writer *writer, int forwards) {
     writer->ahead = forwards;
     for (int c = 0; c < writer->shape.chunks; c++) writer->done[c].forwards = forwards;

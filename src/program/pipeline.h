@@ -61,6 +61,8 @@ struct pipeline_writer {
  * `times` over. B takes the place of I and W at once. */
 void pipeline_put(struct pipeline_writer *writer, enum instr_op op, int chunk);
 void pipeline_repeat(struct pipeline_writer *writer, enum instr_op op, int chunk, int times);
+/* Local. A forward and a backward of the first chunk in turn, so many of each. */
+void pipeline_alternate(struct pipeline_writer *writer, int times);
 /* Local. Of a schedule whose steps overlap, before anything else: so many forwards of each chunk
  * were run in the bodies before this one, and as many at its end are of steps behind it. */
 void pipeline_run_ahead(struct pipeline_writer *writer, int forwards);

@@ -8,10 +8,7 @@ static void f1b1_order(struct pipeline_writer *writer) {
         ahead = writer->shape.positions - 1 - writer->position;
     if (ahead > micros) ahead = micros;
     pipeline_repeat(writer, INSTR_F, 0, ahead);
-    for (int m = ahead; m < micros; m++) {
-        pipeline_put(writer, INSTR_F, 0);
-        pipeline_put(writer, INSTR_B, 0);
-    }
+    pipeline_alternate(writer, micros - ahead);
     pipeline_repeat(writer, INSTR_B, 0, ahead);
 }
 

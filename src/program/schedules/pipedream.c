@@ -12,10 +12,7 @@ static int ahead_of(const struct pipeline_shape *shape, int position) {
 
 static void pipedream_order(struct pipeline_writer *writer) {
     pipeline_run_ahead(writer, ahead_of(&writer->shape, writer->position));
-    for (int m = 0; m < writer->shape.micro_batches; m++) {
-        pipeline_put(writer, INSTR_F, 0);
-        pipeline_put(writer, INSTR_B, 0);
-    }
+    pipeline_alternate(writer, writer->shape.micro_batches);
 }
 
 const struct pipeline_schedule pipeline_pipedream = {

@@ -1,8 +1,7 @@
 /* PipeDream-2BW: 1f1b that is never flushed, with an update after M micro-batches, at least as many
  * as there are stages. Forwards run ahead into the next step only, so every stage keeps two
- * versions of its parameters, and a step's gradients are those at the version before the newest:
- * W(t+1) = W(t)
- * - lr * g(W(t-1)), the same delay on all stages. */
+ * versions of its parameters, and a step's gradients are those at the version before the newest, on
+ * all stages: W(t+1) = W(t) - lr * g(W(t-1)). */
 #include "program/pipeline.h"
 
 static int one(const struct pipeline_shape *shape, int position) {
@@ -12,10 +11,7 @@ static int one(const struct pipeline_shape *shape, int position) {
 
 static void pipedream_2bw_order(struct pipeline_writer *writer) {
     pipeline_run_ahead(writer, writer->shape.positions - 1 - writer->position);
-    for (int m = 0; m < writer->shape.micro_batches; m++) {
-        pipeline_put(writer, INSTR_F, 0);
-        pipeline_put(writer, INSTR_B, 0);
-    }
+    pipeline_alternate(writer, writer->shape.micro_batches);
 }
 
 const struct pipeline_schedule pipeline_pipedream_2bw = {
