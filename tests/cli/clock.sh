@@ -2,6 +2,7 @@
 # and what is refused.
 . "$ROOT/tests/cli/lib.sh"
 command -v python3 >/dev/null || { echo "no python3"; exit 77; }
+export MALLOC_PERTURB_=1 # memory that is read after it was freed holds something else
 set -- --model resnet8 --data synthetic:count=52,size=8 --threads 1 --batch 8 --epochs 2 --eval-every epoch --log-every 1 --trace 1-99 --quiet
 cat >rows.py <<'END'
 import json, sys
