@@ -29,7 +29,7 @@ static enum status refuse(const struct run_config *config, const char *option, c
 
 static enum status check_options(const struct options *options, const struct run_config *config) {
     static const char other[] = "--strategy 1f1b";
-    if (config->zero_stage > 0)
+    if (config->zero_stage > 0 || option_is_given(options, OPTION_zero_stage))
         return refuse(config, "--zero-stage", "its versions of the parameters are whole",
                       "--strategy 1f1b --zero-stage N");
     if (options->sync_bn)

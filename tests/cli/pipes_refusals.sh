@@ -33,6 +33,7 @@ done <<'END'
 2|--virtual 2: schedule pipedream has 1 stage|--strategy pipedream --stages 2 --virtual 2
 2|--virtual 2: schedule pipedream-2bw has 1 stage|--strategy pipedream-2bw --stages 2 --micro-batches 4 --virtual 2
 2|--strategy 1f1b --zero-stage N|--strategy pipedream --stages 2 --replicas 2 --zero-stage 1
+2|--strategy 1f1b --zero-stage N|--strategy pipedream --stages 2 --zero-stage 1
 2|--deal replays replicas on one device|--strategy pipedream --stages 2 --deal 2x1
 2|no step has one loss scale|--strategy pipedream --stages 2 --dtype f16
 2|--recompute always|--strategy pipedream --stages 2 --recompute except-last
