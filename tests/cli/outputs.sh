@@ -225,7 +225,7 @@ content >before
 expect 2 'a folder of the system is not for the files of a run' --out /
 expect 2 'a folder of the system is not for the files of a run' --out //
 expect 2 'a folder of the system is not for the files of a run' --out /etc/stretto
-expect 2 'a folder of the system is not for the files of a run' --out /tmp
+HOME=$PWD expect 2 'a folder of the system is not for the files of a run' --out /tmp # /tmp may be the home folder
 HOME=$PWD/empty expect 2 'the home folder is not for the files of a run' --out empty
 expect 2 'holds ' --out .
 expect 2 'holds notes.txt, but nothing that shows a run' --out filled
