@@ -7,10 +7,10 @@
 #include "launch/cores.h"
 #include "launch/identity.h"
 #include "launch/init.h"
-#include "launch/munge_bootstrap.h"
 #include "launch/network.h"
 #include "launch/rendezvous.h"
 #include "launch/slurm.h"
+#include "launch/slurm_munge.h"
 
 static const struct launch_config nothing_said = {
     .rank = -1, .world = -1, .nodes = -1, .node_rank = -1};

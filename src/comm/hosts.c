@@ -1,6 +1,6 @@
 /* Ranks on several hosts: shared memory inside a host, a transport between hosts. The sums, the
  * order and the messages are those of p2p.h; here only the memory is put together: ranks that
- * name the same host join into a team of areas, as shm does, and each rank's heap is in its area.
+ * name the same host map one another's areas, as shm does, and each rank's heap is in its area.
  *
  * Small things (fingerprints, headers, the end of an operation) go over the transport between all
  * ranks; transports use shared memory of their own inside a host. */
@@ -62,7 +62,7 @@ static void find_hosts(const struct p2p_hello *all, int size, int *host) {
     }
 }
 
-static enum status join(const struct comm_config *config, const int *host, struct shm_team **out) {
+static enum status join(const struct comm_config *config, const int *host, struct shm_areas **out) {
     int *rank = MEM_ARRAY(int, config->size), count = 0, member = 0;
     for (int r = 0; r < config->size; r++) {
         if (host[r] != host[config->rank]) continue;
@@ -75,16 +75,16 @@ static enum status join(const struct comm_config *config, const int *host, struc
     inner.rank = member;
     inner.size = count;
     inner.link = &link;
-    struct shm_team *team;
+    struct shm_areas *areas;
     struct comm_sizes sizes = {config->heap_bytes, config->channel_bytes};
-    enum status status = shm_team_new(count, &sizes, &team);
+    enum status status = shm_areas_new(count, &sizes, &areas);
     if (status == STATUS_OK) {
-        atomic_store(&team->users, 1);
-        status = shm_join(&inner, team);
+        atomic_store(&areas->users, 1);
+        status = shm_join(&inner, areas);
         if (status == STATUS_OK)
-            *out = team;
+            *out = areas;
         else
-            shm_team_leave(team);
+            shm_areas_leave(areas);
     }
     free(rank);
     return status;
@@ -93,12 +93,12 @@ static enum status join(const struct comm_config *config, const int *host, struc
 static enum status open_on(struct p2p_transport *transport, const struct comm_config *config,
                            const struct p2p_hello *all, struct comm **out) {
     SCOPED_FREE int *host = MEM_ARRAY(int, config->size);
-    struct shm_team *team;
+    struct shm_areas *areas;
     find_hosts(all, config->size, host);
-    enum status status = join(config, host, &team);
+    enum status status = join(config, host, &areas);
     if (status == STATUS_OK) {
-        status = p2p_new(&comm_hosts, config, transport, all, host, team, out);
-        if (status != STATUS_OK) shm_team_leave(team);
+        status = p2p_new(&comm_hosts, config, transport, all, host, areas, out);
+        if (status != STATUS_OK) shm_areas_leave(areas);
     }
     return status;
 }

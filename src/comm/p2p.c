@@ -147,27 +147,27 @@ void *p2p_own(struct p2p *p2p, size_t count, size_t bytes) {
     return p2p->owned[p2p->owned_count++] = mem_array(count, bytes);
 }
 
-/* Which heaps are seen from here: one's own, and those of the team, in the order of the ranks. */
+/* Which heaps are seen from here: one's own, and those in the areas, in the order of the ranks. */
 static void find_heaps(struct p2p *p2p, const struct comm_config *config) {
     int local = 0;
     for (int rank = 0; rank < config->size; rank++) {
         if (p2p->host[rank] != p2p->host[config->rank]) continue;
-        p2p->heap[rank] = p2p->team ? p2p->team->area[local++]->heap : p2p->region.base;
+        p2p->heap[rank] = p2p->areas ? p2p->areas->area[local++]->heap : p2p->region.base;
     }
     p2p->comm.heap = p2p->heap[config->rank];
 }
 
 enum status p2p_new(const struct comm_ops *ops, const struct comm_config *config,
                     struct p2p_transport *transport, const struct p2p_hello *all, const int *host,
-                    struct shm_team *team, struct comm **out) {
+                    struct shm_areas *areas, struct comm **out) {
     struct region region = {0};
     size_t bytes = config->heap_bytes + config->channel_bytes;
-    if (!team) TRY(region_map(bytes, "the heap of the communicator", &region));
+    if (!areas) TRY(region_map(bytes, "the heap of the communicator", &region));
     struct p2p *p2p = MEM_NEW(struct p2p);
     p2p->comm.ops = ops;
     p2p->comm.spins = config->size <= machine_cores("").usable ? SPINS : 0;
     p2p->transport = transport;
-    p2p->team = team;
+    p2p->areas = areas;
     p2p->region = region;
     p2p->host = p2p_own(p2p, (size_t)config->size, sizeof(int));
     p2p->heap = p2p_own(p2p, (size_t)config->size, sizeof(char *));
@@ -194,8 +194,8 @@ enum status p2p_open(const struct comm_ops *ops, const struct p2p_transport_ops 
 }
 
 size_t p2p_foreign(const struct comm *comm) {
-    const struct shm_team *team = p2p_of(comm)->team;
-    return team ? shm_team_foreign(team, comm->heap) : 0;
+    const struct shm_areas *areas = p2p_of(comm)->areas;
+    return areas ? shm_areas_foreign(areas, comm->heap) : 0;
 }
 
 /* The transport first: a message may still come into the memory. */
@@ -205,7 +205,7 @@ void p2p_close(struct comm *comm) {
     p2p->transport->ops->close(p2p->transport, clean);
     for (size_t i = 0; i < p2p->owned_count; i++) free(p2p->owned[i]);
     free(p2p->owned);
-    if (p2p->team) shm_team_leave(p2p->team);
+    if (p2p->areas) shm_areas_leave(p2p->areas);
     region_free(&p2p->region);
     free(p2p);
 }

@@ -36,7 +36,7 @@ struct p2p {
     struct comm comm;
     struct p2p_transport *transport;
     struct region region;     /* the heap, unless it is shared */
-    struct shm_team *team;    /* hosts: whose areas are the heaps of this host's ranks */
+    struct shm_areas *areas;  /* hosts: whose areas are the heaps of this host's ranks */
     int *host;                /* of each rank: the lowest rank of its host */
     char **heap;              /* of each rank whose memory is seen here, else NULL */
     struct comm_sizes *sizes; /* of each rank */
@@ -137,11 +137,11 @@ struct p2p_round {
 enum status p2p_handshake(struct p2p_transport *transport, const struct comm_config *config,
                           struct p2p_round *out);
 void p2p_round_free(struct p2p_round *round);
-/* Local. A communicator on an open transport, which it takes, of ranks that greeted so; `team` as
+/* Local. A communicator on an open transport, which it takes, of ranks that greeted so; `areas` as
  * in struct p2p, or NULL. */
 enum status p2p_new(const struct comm_ops *ops, const struct comm_config *config,
                     struct p2p_transport *transport, const struct p2p_hello *all, const int *host,
-                    struct shm_team *team, struct comm **out);
+                    struct shm_areas *areas, struct comm **out);
 /* The open of a communicator that is a transport and nothing else. */
 enum status p2p_open(const struct comm_ops *ops, const struct p2p_transport_ops *transport,
                      const struct comm_config *config, struct comm **out);

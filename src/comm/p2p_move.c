@@ -298,7 +298,7 @@ static void begin_slices(const struct comm_request *request) {
 static bool is_of_transport(const struct comm_request *request) {
     const struct p2p *p2p = p2p_of(request->group->comm);
     return request->kind == COMM_ALL_REDUCE && p2p->any_order && p2p->transport->ops->sum &&
-           request->group->index == 0 && !p2p->team;
+           request->group->index == 0 && !p2p->areas;
 }
 
 /* Members told where their data lies. */

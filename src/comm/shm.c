@@ -22,8 +22,8 @@ enum { SPINS = 1000 };
 
 /* --- areas --------------------------------------------------------------------------------- */
 
-size_t shm_area_bytes(const struct shm_team *team, int rank) {
-    return sizeof(struct shm_area) + team->sizes[rank].heap + team->sizes[rank].channels;
+size_t shm_area_bytes(const struct shm_areas *areas, int rank) {
+    return sizeof(struct shm_area) + areas->sizes[rank].heap + areas->sizes[rank].channels;
 }
 
 bool shm_sizes_fit(const struct comm_sizes *sizes) {
@@ -33,79 +33,79 @@ bool shm_sizes_fit(const struct comm_sizes *sizes) {
            area_bytes <= PTRDIFF_MAX;
 }
 
-enum status shm_team_new(int size, const struct comm_sizes *sizes, struct shm_team **out) {
+enum status shm_areas_new(int size, const struct comm_sizes *sizes, struct shm_areas **out) {
     char text[TEXT_BYTES];
     if (!shm_sizes_fit(sizes))
         return fail(STATUS_MEMORY, "out of memory: a shared heap of %s is too large",
                     text_size((int64_t)(sizes->heap / 2 + sizes->channels / 2), text));
-    size_t bytes = sizeof(struct shm_team) + (size_t)size * sizeof(struct shm_area *);
-    struct shm_team *team = mem_new(bytes);
-    atomic_init(&team->users, size);
-    atomic_init(&team->aborted, -1);
-    team->size = size;
-    team->shared_before = mem_shared_bytes();
-    team->sizes = MEM_ARRAY(struct comm_sizes, size);
-    for (int rank = 0; rank < size; rank++) team->sizes[rank] = *sizes;
-    *out = team;
+    size_t bytes = sizeof(struct shm_areas) + (size_t)size * sizeof(struct shm_area *);
+    struct shm_areas *areas = mem_new(bytes);
+    atomic_init(&areas->users, size);
+    atomic_init(&areas->aborted, -1);
+    areas->size = size;
+    areas->shared_before = mem_shared_bytes();
+    areas->sizes = MEM_ARRAY(struct comm_sizes, size);
+    for (int rank = 0; rank < size; rank++) areas->sizes[rank] = *sizes;
+    *out = areas;
     return STATUS_OK;
 }
 
-void shm_team_leave(struct shm_team *team) {
-    if (atomic_fetch_sub(&team->users, 1) > 1) return;
-    for (int rank = 0; rank < team->size; rank++)
-        if (team->area[rank]) munmap(team->area[rank], shm_area_bytes(team, rank));
-    free(team->sizes);
-    free(team);
+void shm_areas_leave(struct shm_areas *areas) {
+    if (atomic_fetch_sub(&areas->users, 1) > 1) return;
+    for (int rank = 0; rank < areas->size; rank++)
+        if (areas->area[rank]) munmap(areas->area[rank], shm_area_bytes(areas, rank));
+    free(areas->sizes);
+    free(areas);
 }
 
-size_t shm_team_foreign(const struct shm_team *team, const char *own) {
-    size_t mine = team->shared_before, all = mem_shared_bytes();
-    if (team->threads) return 0;
-    for (int rank = 0; rank < team->size; rank++)
-        if (team->area[rank]->heap == own)
-            mine += mem_resident_in(team->area[rank], shm_area_bytes(team, rank));
+size_t shm_areas_foreign(const struct shm_areas *areas, const char *own) {
+    size_t mine = areas->shared_before, all = mem_shared_bytes();
+    if (areas->threads) return 0;
+    for (int rank = 0; rank < areas->size; rank++)
+        if (areas->area[rank]->heap == own)
+            mine += mem_resident_in(areas->area[rank], shm_area_bytes(areas, rank));
     return all > mine ? all - mine : 0;
 }
 
-static struct comm *handle_new(struct shm_team *team, int rank) {
+static struct comm *handle_new(struct shm_areas *areas, int rank) {
     struct shm *shm = MEM_NEW(struct shm);
     shm->comm.ops = &comm_shm;
-    shm->comm.heap = team->area[rank]->heap;
-    shm->comm.sizes = team->sizes;
-    shm->comm.spins = team->size <= machine_cores("").usable ? SPINS : 0;
-    shm->team = team;
+    shm->comm.heap = areas->area[rank]->heap;
+    shm->comm.sizes = areas->sizes;
+    shm->comm.spins = areas->size <= machine_cores("").usable ? SPINS : 0;
+    shm->areas = areas;
     return &shm->comm;
 }
 
 static enum status shm_open_processes(const struct comm_config *config, struct comm **out) {
     struct comm_sizes sizes = {config->heap_bytes, config->channel_bytes};
-    struct shm_team *team;
-    TRY(shm_team_new(config->size, &sizes, &team));
-    atomic_store(&team->users, 1);
-    enum status status = shm_join(config, team);
+    struct shm_areas *areas;
+    TRY(shm_areas_new(config->size, &sizes, &areas));
+    atomic_store(&areas->users, 1);
+    enum status status = shm_join(config, areas);
     if (status == STATUS_OK)
-        *out = handle_new(team, config->rank);
+        *out = handle_new(areas, config->rank);
     else
-        shm_team_leave(team);
+        shm_areas_leave(areas);
     return status;
 }
 
 static size_t shm_foreign(const struct comm *comm) {
-    return shm_team_foreign(shm_of(comm)->team, comm->heap);
+    return shm_areas_foreign(shm_of(comm)->areas, comm->heap);
 }
 
 static void shm_close(struct comm *comm) {
-    shm_team_leave(shm_of(comm)->team);
+    shm_areas_leave(shm_of(comm)->areas);
     free(comm);
 }
 
 /* --- ranks as threads ---------------------------------------------------------------------- */
 
 /* Not reserved: an area is mostly holes. Huge pages where the system grants them. */
-static enum status map_plain_areas(struct shm_team *team) {
+static enum status map_plain_areas(struct shm_areas *areas) {
     char text[TEXT_BYTES];
-    for (int rank = 0; rank < team->size; rank++) {
-        size_t bytes = shm_area_bytes(team, rank);
+    for (int rank = 0; rank < areas->size; rank++) {
+        size_t bytes = shm_area_bytes(areas, rank);
         struct shm_area *area = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (area == MAP_FAILED)
@@ -113,17 +113,17 @@ static enum status map_plain_areas(struct shm_team *team) {
                         "out of memory: %s for the shared heap of rank %d were refused by the "
                         "system",
                         text_size((int64_t)bytes, text), rank);
-        team->area[rank] = area;
+        areas->area[rank] = area;
         madvise(area->heap, bytes - sizeof *area, MADV_HUGEPAGE); /* may not be */
     }
     return STATUS_OK;
 }
 
-static enum status open_handles(struct shm_team *team, struct comm **handle) {
+static enum status open_handles(struct shm_areas *areas, struct comm **handle) {
     enum status status = STATUS_OK;
-    for (int rank = 0; rank < team->size; rank++) {
-        struct comm_config config = {.rank = rank, .size = team->size};
-        handle[rank] = handle_new(team, rank);
+    for (int rank = 0; rank < areas->size; rank++) {
+        struct comm_config config = {.rank = rank, .size = areas->size};
+        handle[rank] = handle_new(areas, rank);
         if (status == STATUS_OK) status = comm_begin(handle[rank], &config);
     }
     return status;
@@ -132,18 +132,18 @@ static enum status open_handles(struct shm_team *team, struct comm **handle) {
 enum status comm_open_threads(int size, size_t heap_bytes, size_t channel_bytes,
                               struct comm **out) {
     struct comm_sizes sizes = {comm_heap_bytes(heap_bytes), comm_heap_bytes(channel_bytes)};
-    struct shm_team *team;
+    struct shm_areas *areas;
     CHECK(size >= 1, "%d ranks", size);
-    TRY(shm_team_new(size, &sizes, &team));
-    team->threads = true;
-    enum status status = map_plain_areas(team);
+    TRY(shm_areas_new(size, &sizes, &areas));
+    areas->threads = true;
+    enum status status = map_plain_areas(areas);
     if (status != STATUS_OK) {
-        atomic_store(&team->users, 1);
-        shm_team_leave(team);
+        atomic_store(&areas->users, 1);
+        shm_areas_leave(areas);
         return status;
     }
     SCOPED_FREE struct comm **handle = MEM_ARRAY(struct comm *, size);
-    status = open_handles(team, handle);
+    status = open_handles(areas, handle);
     for (int rank = 0; rank < size && status != STATUS_OK; rank++) comm_close(&handle[rank]);
     if (status == STATUS_OK) memcpy(out, handle, (size_t)size * sizeof(struct comm *));
     return status;
@@ -157,31 +157,31 @@ static void futex(_Atomic uint32_t *word, int operation, uint32_t value,
     syscall(SYS_futex, word, operation, value, limit, NULL, 0);
 }
 
-void shm_wake(struct shm_team *team, int rank) {
-    _Atomic uint32_t *asleep = &team->area[rank]->asleep;
+void shm_wake(struct shm_areas *areas, int rank) {
+    _Atomic uint32_t *asleep = &areas->area[rank]->asleep;
     if (atomic_load(asleep) && atomic_exchange(asleep, 0)) futex(asleep, FUTEX_WAKE, 1, NULL);
 }
 
 static void shm_arm(struct comm *comm, bool on) {
-    atomic_store(&shm_of(comm)->team->area[comm->rank]->asleep, on);
+    atomic_store(&shm_of(comm)->areas->area[comm->rank]->asleep, on);
 }
 
 static void shm_rest(struct comm *comm, int64_t limit_ns) {
     struct timespec limit = {limit_ns / 1000000000, limit_ns % 1000000000};
-    futex(&shm_of(comm)->team->area[comm->rank]->asleep, FUTEX_WAIT, 1, &limit);
+    futex(&shm_of(comm)->areas->area[comm->rank]->asleep, FUTEX_WAIT, 1, &limit);
     shm_arm(comm, false);
 }
 
 /* Ranks of other processes hear of a loss through their own link; waking them does no harm. */
 static void shm_abort(struct comm *comm, int rank) {
-    struct shm_team *team = shm_of(comm)->team;
+    struct shm_areas *areas = shm_of(comm)->areas;
     int none = -1;
-    atomic_compare_exchange_strong(&team->aborted, &none, rank);
-    for (int i = 0; i < team->size; i++) shm_wake(team, i);
+    atomic_compare_exchange_strong(&areas->aborted, &none, rank);
+    for (int i = 0; i < areas->size; i++) shm_wake(areas, i);
 }
 
 static int shm_aborted(const struct comm *comm) {
-    return atomic_load(&shm_of(comm)->team->aborted);
+    return atomic_load(&shm_of(comm)->areas->aborted);
 }
 
 /* --- channels ------------------------------------------------------------------------------ */
@@ -193,7 +193,7 @@ static struct ring *ring_of(const struct comm_channel *channel) {
 /* Each end writes down what it declared, for the other to compare. */
 static enum status shm_channel_new(struct comm_channel *channel) {
     struct comm *comm = channel->comm;
-    channel->state = shm_of(comm)->team->area[channel->to]->heap + channel->offset;
+    channel->state = shm_of(comm)->areas->area[channel->to]->heap + channel->offset;
     if (comm->rank == channel->from) atomic_store(&ring_of(channel)->hash[0], channel->hash);
     if (comm->rank == channel->to) atomic_store(&ring_of(channel)->hash[1], channel->hash);
     return STATUS_OK;
@@ -215,7 +215,7 @@ static enum status shm_try_send(struct comm_channel *channel, const struct comm_
         comm_copy_pieces(message, slot);
         struct ring_head head = {(uint64_t)message->count, message->start_ns};
         ring_publish(ring_of(channel), &head, channel->slots);
-        shm_wake(shm_of(channel->comm)->team, channel->to);
+        shm_wake(shm_of(channel->comm)->areas, channel->to);
     }
     *sent = slot != NULL;
     return STATUS_OK;
@@ -233,7 +233,7 @@ static void *shm_message(struct comm_channel *channel, uint64_t number, struct r
 
 static void shm_release(struct comm_channel *channel) {
     ring_release(ring_of(channel));
-    shm_wake(shm_of(channel->comm)->team, channel->from);
+    shm_wake(shm_of(channel->comm)->areas, channel->from);
 }
 
 const struct comm_ops comm_shm = {

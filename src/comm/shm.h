@@ -44,7 +44,7 @@ struct shm_area {
 };
 
 /* The areas as one process sees them; shared by the handles of all ranks of the process. */
-struct shm_team {
+struct shm_areas {
     _Atomic int users, aborted;
     int size;
     bool threads;             /* all ranks are of this process */
@@ -55,29 +55,29 @@ struct shm_team {
 
 struct shm {
     struct comm comm;
-    struct shm_team *team;
+    struct shm_areas *areas;
 };
 
 static inline struct shm *shm_of(const struct comm *comm) {
     return (struct shm *)comm;
 }
 
-/* Local. A team without areas, all of one size until it is known better; its areas are unmapped
- * with its last user. STATUS_MEMORY when such an area cannot be. */
-enum status shm_team_new(int size, const struct comm_sizes *sizes, struct shm_team **out);
-void shm_team_leave(struct shm_team *team);
-/* Local, reads a file. Resident bytes of all areas but one's own (whose heap is `own`); 0 where the
- * team is of one process. */
-size_t shm_team_foreign(const struct shm_team *team, const char *own);
+/* Local. For so many areas, none of which is mapped yet, of one size until it is known better; they
+ * are unmapped with their last user. STATUS_MEMORY when such an area cannot be. */
+enum status shm_areas_new(int size, const struct comm_sizes *sizes, struct shm_areas **out);
+void shm_areas_leave(struct shm_areas *areas);
+/* Local, reads a file. Resident bytes of all areas but one's own (whose heap is `own`); 0 where all
+ * are of one process. */
+size_t shm_areas_foreign(const struct shm_areas *areas, const char *own);
 /* Local. Bytes of a rank's area; whether such sizes can be at all. */
 bool shm_sizes_fit(const struct comm_sizes *sizes);
-size_t shm_area_bytes(const struct shm_team *team, int rank);
+size_t shm_area_bytes(const struct shm_areas *areas, int rank);
 
 /* Collective over the job, blocking: makes this rank's area and maps those of its peers. */
-enum status shm_join(const struct comm_config *config, struct shm_team *team);
+enum status shm_join(const struct comm_config *config, struct shm_areas *areas);
 
 /* Local. Wakes a rank if it sleeps; to be called after the change it may wait for. */
-void shm_wake(struct shm_team *team, int rank);
+void shm_wake(struct shm_areas *areas, int rank);
 
 /* The collectives, in shm_group.c. */
 enum status shm_group_new(struct comm_group *group);

@@ -37,7 +37,7 @@ static struct state *state_of(const struct comm_group *group) {
 }
 
 enum status shm_group_new(struct comm_group *group) {
-    struct shm_team *team = shm_of(group->comm)->team;
+    struct shm_areas *areas = shm_of(group->comm)->areas;
     size_t count = (size_t)group->count;
     if (group->index >= SHM_GROUPS)
         return fail(STATUS_USAGE, "more than %d groups of ranks\nshm has room for so many",
@@ -47,7 +47,7 @@ enum status shm_group_new(struct comm_group *group) {
     state->heap = arena_new(&group->comm->arena, count * sizeof(char *));
     state->data = arena_new(&group->comm->arena, count * sizeof(float *));
     for (int m = 0; m < group->count; m++) {
-        struct shm_area *area = team->area[group->rank[m]];
+        struct shm_area *area = areas->area[group->rank[m]];
         state->block[m] = &area->block[group->index];
         state->heap[m] = area->heap;
     }
@@ -57,7 +57,7 @@ enum status shm_group_new(struct comm_group *group) {
 
 static void wake_members(const struct comm_group *group) {
     for (int m = 0; m < group->count; m++)
-        if (m != group->member) shm_wake(shm_of(group->comm)->team, group->rank[m]);
+        if (m != group->member) shm_wake(shm_of(group->comm)->areas, group->rank[m]);
 }
 
 /* --- posting ------------------------------------------------------------------------------- */

@@ -28,7 +28,7 @@
 #include "base/limit.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "comm/share.h"
+#include "comm/link_share.h"
 
 enum { NAME_BYTES = 48, HOST_BYTES = 256, LOOK_MS = 100, HELLO_LIMIT_S = 2, SPARE_BACKLOG = 16 };
 enum { SPARE_FILES = 8 }; /* memory, listener, who connects and what it brings */
@@ -47,7 +47,7 @@ struct hello {
 
 struct join {
     const struct comm_config *config;
-    struct shm_team *team;
+    struct shm_areas *areas;
     struct card mine, *card; /* of each rank */
     int memory, listener;
     int *socket; /* to each lower rank, -1: none */
@@ -100,7 +100,7 @@ static enum status read_cards(struct join *join, const struct bytes *values) {
             join->card[rank] = join->mine;
         else
             TRY(card_read(rank, &values[rank], &join->card[rank]));
-        join->team->sizes[rank] = join->card[rank].sizes;
+        join->areas->sizes[rank] = join->card[rank].sizes;
     }
     for (int rank = 1; rank < join->config->size; rank++) TRY(card_check(join, rank));
     return STATUS_OK;
@@ -116,9 +116,10 @@ static enum status share_cards(struct join *join) {
                    (unsigned long long)join->mine.layout, (unsigned long long)join->mine.token,
                    join->mine.name, join->mine.host);
     struct bytes own = {(unsigned char *)text, strlen(text) + 1};
-    enum status status = comm_share(config->link, key, config->rank, config->size, &own, values);
+    enum status status =
+        comm_link_share(config->link, key, config->rank, config->size, &own, values);
     if (status == STATUS_OK) status = read_cards(join, values);
-    comm_share_free(values, config->size);
+    comm_link_share_free(values, config->size);
     return status;
 }
 
@@ -126,14 +127,14 @@ static enum status share_cards(struct join *join) {
 
 static enum status map_area(struct join *join, int memory, int rank) {
     char text[TEXT_BYTES];
-    size_t bytes = shm_area_bytes(join->team, rank);
+    size_t bytes = shm_area_bytes(join->areas, rank);
     void *area = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
     if (area == MAP_FAILED)
         return fail(STATUS_MEMORY,
                     "out of memory: %s for the shared heap of rank %d were refused: %s",
                     text_size((int64_t)bytes, text), rank, strerror(errno));
-    join->team->area[rank] = area;
-    madvise(join->team->area[rank]->heap, bytes - sizeof(struct shm_area),
+    join->areas->area[rank] = area;
+    madvise(join->areas->area[rank]->heap, bytes - sizeof(struct shm_area),
             MADV_HUGEPAGE); /* may not be */
     return STATUS_OK;
 }
@@ -146,7 +147,7 @@ static enum status fail_area(size_t bytes, int error) {
 
 /* Sealed, so that no peer can shrink it under another one's feet. */
 static enum status make_area(struct join *join) {
-    size_t bytes = shm_area_bytes(join->team, join->config->rank);
+    size_t bytes = shm_area_bytes(join->areas, join->config->rank);
     join->memory = memfd_create("stretto-heap", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (join->memory < 0 || ftruncate(join->memory, (off_t)bytes) != 0 ||
         fcntl(join->memory, F_ADD_SEALS, SEALS) != 0)
@@ -158,7 +159,7 @@ static enum status make_area(struct join *join) {
 static enum status map_peer(struct join *join, int memory, int rank) {
     struct stat is;
     enum status status;
-    size_t bytes = shm_area_bytes(join->team, rank);
+    size_t bytes = shm_area_bytes(join->areas, rank);
     if (fstat(memory, &is) != 0 || (uint64_t)is.st_size != bytes ||
         (fcntl(memory, F_GET_SEALS) & SEALS) != SEALS)
         status = fail(STATUS_BUG, "rank %d sent a descriptor that is no shared heap of %zu bytes",
@@ -282,7 +283,7 @@ static enum status handshake(struct join *join, int fd, bool *welcome) {
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     if (!is_same_user(fd) || !receive_hello(fd, &hello, &memory)) return STATUS_OK;
     if (hello.token != join->mine.token || hello.rank <= join->config->rank ||
-        hello.rank >= join->config->size || join->team->area[hello.rank]) {
+        hello.rank >= join->config->size || join->areas->area[hello.rank]) {
         close(memory);
         return STATUS_OK;
     }
@@ -295,7 +296,7 @@ static enum status handshake(struct join *join, int fd, bool *welcome) {
 
 static int first_missing(const struct join *join) {
     int rank = join->config->rank + 1;
-    while (rank < join->config->size && join->team->area[rank]) rank++;
+    while (rank < join->config->size && join->areas->area[rank]) rank++;
     return rank;
 }
 
@@ -337,12 +338,12 @@ static enum status join_steps(struct join *join) {
     return STATUS_OK;
 }
 
-enum status shm_join(const struct comm_config *config, struct shm_team *team) {
-    struct join join = {.config = config, .team = team, .memory = -1, .listener = -1};
+enum status shm_join(const struct comm_config *config, struct shm_areas *areas) {
+    struct join join = {.config = config, .areas = areas, .memory = -1, .listener = -1};
     CHECK(config->link || config->size == 1, "shm for processes needs a link");
     join.since_ns = clock_ns();
     join.mine =
-        (struct card){.sizes = team->sizes[config->rank], .layout = sizeof(struct shm_area)};
+        (struct card){.sizes = areas->sizes[config->rank], .layout = sizeof(struct shm_area)};
     snprintf(join.mine.host, HOST_BYTES, "%s", config->host ? config->host : "localhost");
     join.card = MEM_ARRAY(struct card, config->size);
     join.socket = MEM_ARRAY(int, config->size);

@@ -16,8 +16,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "comm/link_share.h"
 #include "comm/p2p.h"
-#include "comm/share.h"
 
 /* Measured: what a worker with endpoints to a few ranks adds to the resident size. */
 enum { LIBRARY_BYTES = 8 << 20 };
@@ -275,7 +275,7 @@ static enum status share_addresses(const struct comm_config *config, struct tran
     TRY_UCX(config, ucx.ucp_worker_get_address(transport->worker, &address, &own.count));
     own.data = (unsigned char *)address;
     snprintf(key, sizeof key, "comm/ucx/%d", config->epoch);
-    enum status status = comm_share(config->link, key, config->rank, config->size, &own, out);
+    enum status status = comm_link_share(config->link, key, config->rank, config->size, &own, out);
     ucx.ucp_worker_release_address(transport->worker, address);
     return status;
 }
@@ -287,7 +287,7 @@ static enum status open_steps(const struct comm_config *config, struct transport
     enum status status = share_addresses(config, transport, address);
     for (int rank = 0; rank < config->size && status == STATUS_OK; rank++)
         if (rank != config->rank) status = connect_to(config, transport, rank, &address[rank]);
-    comm_share_free(address, config->size);
+    comm_link_share_free(address, config->size);
     return status;
 }
 

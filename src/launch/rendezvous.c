@@ -13,9 +13,9 @@
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "launch/init.h"
-#include "launch/munge_bootstrap.h"
 #include "launch/network.h"
 #include "launch/slurm.h"
+#include "launch/slurm_munge.h"
 
 enum { LEAVE_LIMIT_S = 60 };
 

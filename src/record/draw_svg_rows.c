@@ -1,14 +1,14 @@
 /* Rows of the SVG drawing: a block for each interval, and what stands left and right of them.
  *
  * The side track is a strip along the lower edge of a lane, so that communication beside work is
- * seen beside it. Blocks too narrow to be seen are joined: the file stays small and the picture the
+ * seen beside it. Blocks too thin to be seen are joined: the file stays small and the picture the
  * same. */
 #include "record/draw_svg.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-static const double NARROW = 0.5, SIDE_SHARE = 0.24, DIGIT = 6.6;
+static const double THIN = 0.5, SIDE_SHARE = 0.24, DIGIT = 6.6;
 enum { MANY = 100, LABEL_CHARS = 34, TITLES_MOST = 4000, ARROW_ROWS = 32, ARROWS_MOST = 800 };
 
 double svg_x(const struct svg *svg, enum timeline_version version, int64_t at) {
@@ -77,11 +77,11 @@ static void emit_block(struct svg *svg, const struct block *block) {
         put_json_number(svg, block, width);
 }
 
-/* A block too narrow to be seen beside its neighbour becomes part of it. */
+/* A block too thin to be seen beside its neighbour becomes part of it. */
 static bool joins(const struct block *block, const struct block *next) {
-    bool near = next->to - next->from < NARROW && next->from - block->to < NARROW;
+    bool near = next->to - next->from < THIN && next->from - block->to < THIN;
     bool same = block->category == next->category && block->shade == next->shade;
-    return near && (same || next->to - block->from < 2 * NARROW);
+    return near && (same || next->to - block->from < 2 * THIN);
 }
 
 /* The blocks of one track of a lane; the caller frees them. */

@@ -21,7 +21,7 @@ enum {
     BAR_MIN = 10,
     BAR_MAX = 30,
     BAR_EDGE = 4,
-    NARROW = 60,
+    SHORT_LINE = 60,
     LINE_BYTES = 512
 };
 
@@ -108,13 +108,13 @@ static int columns_of(const struct progress *progress) {
     return text_columns(progress->config.stream, 80);
 }
 
-/* A bar, unless the line is narrow, and as many parts as fit behind it. */
+/* A bar, unless the line is short, and as many parts as fit behind it. */
 static void bar_line(const struct progress *progress, const struct metrics_row *row, int columns,
                      char line[LINE_BYTES]) {
     char parts[PARTS][PART_BYTES], text[PARTS * (PART_BYTES + 2)] = "";
     int room = (columns < LINE_BYTES ? columns : LINE_BYTES) - 1; /* the last cell wraps */
-    int text_room = columns < NARROW ? room : room - BAR_MIN - BAR_EDGE, used = 0;
-    step_parts(progress, row, columns >= NARROW, parts);
+    int text_room = columns < SHORT_LINE ? room : room - BAR_MIN - BAR_EDGE, used = 0;
+    step_parts(progress, row, columns >= SHORT_LINE, parts);
     for (int i = 0; i < PARTS; i++) {
         int need = (int)strlen(parts[i]) + (used > 0 ? 2 : 0);
         if (!parts[i][0] || used + need > text_room) continue;

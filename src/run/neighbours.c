@@ -7,7 +7,7 @@
 #include "base/machine.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "comm/share.h"
+#include "comm/link_share.h"
 #include "launch/cores.h"
 #include "plan/resolve.h"
 #include "run/judge.h"
@@ -23,13 +23,13 @@ static enum status share_neighbours(struct rank *rank, struct judge_row *all) {
     int world = rank->identity->world;
     struct bytes *values = MEM_ARRAY(struct bytes, world), mine = {(void *)&own, sizeof own};
     enum status status =
-        comm_share(&rank->link, "machine", rank->identity->rank, world, &mine, values);
+        comm_link_share(&rank->link, "machine", rank->identity->rank, world, &mine, values);
     for (int r = 0; r < world && status == STATUS_OK; r++) {
         CHECK(values[r].count == sizeof all[r], "rank %d told %zu bytes of itself", r,
               values[r].count);
         memcpy(&all[r], values[r].data, sizeof all[r]);
     }
-    comm_share_free(values, world);
+    comm_link_share_free(values, world);
     free(values);
     return status;
 }

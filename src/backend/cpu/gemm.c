@@ -58,10 +58,10 @@ static struct split split_of(const struct gemm *gemm, const struct gemm_isa *isa
                          parts(gemm->columns, MOST_COLUMNS)};
     if (threads == 1) return best;
     /* Few panels for so many threads: as many parts of the rows as it takes. */
-    struct split narrow = best;
-    narrow.row_parts = least(best.tiles, parts(MOST / 2 * threads, best.panels));
-    narrow.column_parts = best.panels;
-    if (cost_of(&narrow, threads) < cost_of(&best, threads)) best = narrow;
+    struct split tall = best;
+    tall.row_parts = least(best.tiles, parts(MOST / 2 * threads, best.panels));
+    tall.column_parts = best.panels;
+    if (cost_of(&tall, threads) < cost_of(&best, threads)) best = tall;
     int64_t least_cost = cost_of(&best, threads);
     for (int64_t rows = 1; rows <= MOST_ROW_PARTS && rows <= best.tiles; rows++) {
         int64_t most = MOST_COLUMNS / isa->columns,

@@ -7,7 +7,7 @@
 #include "backend/cpu/cpu.h"
 
 /* Of the depth, unrolled. */
-enum { STEPS = 2, NARROW_STEPS = 4 };
+enum { STEPS = 2, AVX2_STEPS = 4 };
 enum {
     AHEAD = 16
 }; /* rows of b that are fetched ahead: a panel is larger than the nearest cache */
@@ -242,10 +242,10 @@ AVX2 INLINE void rows_256(const struct gemm_tile *t, const int rows, const bool 
     struct gemm_fetch fetch = fetch_of(t);
     if (!t->near) fetch_c(t, rows);
     int64_t k = t->depth;
-    for (; k >= NARROW_STEPS; k -= NARROW_STEPS) {
+    for (; k >= AVX2_STEPS; k -= AVX2_STEPS) {
         fetch_line(&fetch);
         UNROLL(1)
-        for (int u = 0; u < NARROW_STEPS; u++) {
+        for (int u = 0; u < AVX2_STEPS; u++) {
             step_256(sum, &bases, a_row, row, mask, rows, turned, whole);
             next(&bases, step);
             row += b_step;
@@ -320,10 +320,10 @@ static void tile_any(const struct gemm_tile *t) {
 
 const struct gemm_isa *gemm_isa(void) {
 #if defined(__x86_64__)
-    static const struct gemm_isa wide = {12, 32, 1, tile_512},
-                                 narrow = {6, 16, NARROW_STEPS, tile_256};
-    if (cpu_has_avx512()) return &wide;
-    if (cpu_has_avx2()) return &narrow;
+    static const struct gemm_isa avx512 = {12, 32, 1, tile_512},
+                                 avx2 = {6, 16, AVX2_STEPS, tile_256};
+    if (cpu_has_avx512()) return &avx512;
+    if (cpu_has_avx2()) return &avx2;
 #endif
     static const struct gemm_isa any = {4, 16, 1, tile_any};
     return &any;

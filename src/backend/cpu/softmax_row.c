@@ -108,10 +108,10 @@ const struct softmax_rows softmax_rows_any = {forward_any, backward_any, dots_an
 
 const struct softmax_rows *softmax_rows(void) {
 #if defined(__x86_64__)
-    static const struct softmax_rows wide = {avx512_forward, avx512_backward, avx512_dots},
-                                     narrow = {avx2_forward, avx2_backward, avx2_dots};
-    if (cpu_has_avx512()) return &wide;
-    if (cpu_has_avx2()) return &narrow;
+    static const struct softmax_rows avx512 = {avx512_forward, avx512_backward, avx512_dots},
+                                     avx2 = {avx2_forward, avx2_backward, avx2_dots};
+    if (cpu_has_avx512()) return &avx512;
+    if (cpu_has_avx2()) return &avx2;
 #endif
     return &softmax_rows_any;
 }

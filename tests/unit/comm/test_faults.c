@@ -515,7 +515,7 @@ static enum status deaf_put(void *context, const char *key, const void *value, s
 
 static enum status deaf_get(void *context, const char *key, void **value, size_t *bytes) {
     (void)key;
-    /* As comm_share publishes: rank 0's card, and one of ours that nobody reads. */
+    /* As comm_link_share publishes: rank 0's card, and one of ours that nobody reads. */
     const char *card = ((struct deaf_peer *)context)->card;
     uint64_t word[3] = {3 * sizeof(uint64_t) + strlen(card) + 1, strlen(card) + 1, 0};
     char *all = *value = mem_new(*bytes = word[0]);

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "launch/munge_bootstrap.h"
+#include "launch/slurm_munge.h"
 
 static const char *conf, *given;
 

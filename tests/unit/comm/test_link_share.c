@@ -1,5 +1,5 @@
-/* comm_share: every rank gets the value of every rank, by a number of messages that grows with the
- * ranks, not with their pairs. */
+/* comm_link_share: every rank gets the value of every rank, by a number of messages that grows with
+ * the ranks, not with their pairs. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "comm/share.h"
+#include "comm/link_share.h"
 
 /* --- a link between threads --- */
 
@@ -91,10 +91,11 @@ static void *share(void *argument) {
     struct bytes own = {mem_new(sharer->bytes + 1000), length_of(sharer, sharer->index)};
     for (size_t i = 0; i < own.count; i++) own.data[i] = (unsigned char)(sharer->index + (int)i);
     struct bytes *all = MEM_ARRAY(struct bytes, sharer->count);
-    sharer->right = comm_share(&link, "key", sharer->index, sharer->count, &own, all) == STATUS_OK;
+    sharer->right =
+        comm_link_share(&link, "key", sharer->index, sharer->count, &own, all) == STATUS_OK;
     for (int i = 0; i < sharer->count && sharer->right; i++)
         sharer->right = is_value_of(sharer, i, &all[i]);
-    comm_share_free(all, sharer->count);
+    comm_link_share_free(all, sharer->count);
     free(all);
     bytes_free(&own);
     return NULL;
@@ -113,7 +114,7 @@ static void share_all(struct board *board, int count, size_t bytes) {
     for (int i = 0; i < count; i++) cr_expect(sharer[i].right, "rank %d of %d", i, count);
 }
 
-Test(comm_share, all_get_all_and_messages_are_linear, .timeout = 60) {
+Test(comm_link_share, all_get_all_and_messages_are_linear, .timeout = 60) {
     static const int counts[] = {1, 2, 7, 64};
     for (int c = 0; c < 4; c++) {
         struct board board = {.count = 0};
@@ -124,7 +125,7 @@ Test(comm_share, all_get_all_and_messages_are_linear, .timeout = 60) {
     }
 }
 
-Test(comm_share, what_a_link_does_not_take_at_once_goes_in_parts, .timeout = 60) {
+Test(comm_link_share, what_a_link_does_not_take_at_once_goes_in_parts, .timeout = 60) {
     struct board board = {.count = 0};
     share_all(&board, 5, 700 * 1000);
     cr_expect_eq(board.longest, COMM_LINK_VALUE_BYTES);
@@ -151,7 +152,7 @@ static enum status give_nonsense(void *context, const char *key, void **value, s
     return STATUS_OK;
 }
 
-Test(comm_share, damaged_values_are_refused) {
+Test(comm_link_share, damaged_values_are_refused) {
     const uint64_t rows[][4] = {
         {0, 0, 0, 0},           /* all of no length */
         {32, 8, 0, 9},          /* the second value is longer than what is left */
@@ -167,10 +168,10 @@ Test(comm_share, damaged_values_are_refused) {
             struct comm_link link = {
                 .context = &nonsense, .put = take_anything, .get = give_nonsense};
             log_capture(text, sizeof text);
-            enum status status = comm_share(&link, "key", 1, 2, &own, all);
+            enum status status = comm_link_share(&link, "key", 1, 2, &own, all);
             log_capture(NULL, 0);
             cr_expect_eq(status, STATUS_BUG, "row %d, %zu bytes", i, bytes);
             cr_expect(strstr(text, "damaged"), "%s", text);
-            comm_share_free(all, 2);
+            comm_link_share_free(all, 2);
         }
 }

@@ -1,5 +1,5 @@
-/* See munge_bootstrap.h. */
-#include "launch/munge_bootstrap.h"
+/* See slurm_munge.h. */
+#include "launch/slurm_munge.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* See share.h. The first rank publishes the values together: the bytes of all, then the length and
- * the bytes of each, cut into parts that the link takes. */
-#include "comm/share.h"
+/* See link_share.h. The first rank publishes the values together: the bytes of all, then the length
+ * and the bytes of each, cut into parts that the link takes. */
+#include "comm/link_share.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static void key_of(const char *key, const char *kind, int index, char out[KEY_BY
     snprintf(out, KEY_BYTES, "%s/%s%d", key, kind, index);
 }
 
-void comm_share_free(struct bytes *values, int count) {
+void comm_link_share_free(struct bytes *values, int count) {
     for (int i = 0; i < count; i++) bytes_free(&values[i]);
 }
 
@@ -136,8 +136,8 @@ static enum status give(const struct comm_link *link, const char *key, int index
     return unpack(key, &packed, count, out);
 }
 
-enum status comm_share(const struct comm_link *link, const char *key, int index, int count,
-                       const struct bytes *own, struct bytes *out) {
+enum status comm_link_share(const struct comm_link *link, const char *key, int index, int count,
+                            const struct bytes *own, struct bytes *out) {
     memset(out, 0, (size_t)count * sizeof *out);
     return index == 0 ? gather(link, key, count, own, out)
                       : give(link, key, index, count, own, out);

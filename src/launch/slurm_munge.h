@@ -1,7 +1,7 @@
 /* Whether the ranks of a Slurm job can use the MUNGE bootstrap (control/munge_bootstrap.h), and at
  * which host. Local; asks MUNGE's daemon and looks the host's name up, which may block. */
-#ifndef LAUNCH_MUNGE_BOOTSTRAP_H
-#define LAUNCH_MUNGE_BOOTSTRAP_H
+#ifndef LAUNCH_SLURM_MUNGE_H
+#define LAUNCH_SLURM_MUNGE_H
 
 #include "launch/network.h"
 #include "launch/rendezvous.h"
