@@ -14,12 +14,17 @@ static void run(enum trial_mode mode, int size, void (*body)(struct trial *, str
     cr_assert(!failure, "%s", failure);
 }
 
-/* On every communicator whose ranks are processes. */
-static void run_processes(int size, void (*body)(struct trial *, struct comm *),
-                          size_t heap_bytes) {
-    for (int mode = TRIAL_PROCESSES; mode < TRIAL_MODE_COUNT; mode++)
+/* On every communicator whose ranks are processes, from this mode on. */
+static void run_from(int first, int size, void (*body)(struct trial *, struct comm *),
+                     size_t heap_bytes) {
+    for (int mode = first; mode < TRIAL_MODE_COUNT; mode++)
         if (trial_mode_there((enum trial_mode)mode))
             run((enum trial_mode)mode, size, body, heap_bytes);
+}
+
+static void run_processes(int size, void (*body)(struct trial *, struct comm *),
+                          size_t heap_bytes) {
+    run_from(TRIAL_PROCESSES, size, body, heap_bytes);
 }
 
 enum { MESSAGES = 10000, BYTES = 100, SLOTS = 3 };
@@ -52,12 +57,17 @@ static void circle_body(struct trial *trial, struct comm *comm) {
     NEED(comm_sent_bytes(comm) == (size > 1 ? (uint64_t)messages * BYTES : 0));
 }
 
-Test(comm_channels, ten_thousand_messages_around_a_circle) {
+Test(comm_channels, ten_thousand_messages_around_a_circle_of_threads) {
     run(TRIAL_SELF, 1, circle_body, 4096);
-    for (int size = 1; size <= 4; size++) {
-        run(TRIAL_THREADS, size, circle_body, 4096);
-        run_processes(size, circle_body, 4096);
-    }
+    for (int size = 1; size <= 4; size++) run(TRIAL_THREADS, size, circle_body, 4096);
+}
+
+Test(comm_channels, ten_thousand_messages_around_a_circle_of_processes) {
+    for (int size = 1; size <= 4; size++) run(TRIAL_PROCESSES, size, circle_body, 4096);
+}
+
+Test(comm_channels, messages_around_a_circle_of_wires) {
+    for (int size = 1; size <= 4; size++) run_from(TRIAL_UCX, size, circle_body, 4096);
 }
 
 /* A fast sender, a slow receiver: blocked by credits, nothing lost. */
