@@ -105,15 +105,20 @@ void step_renew(struct step *step, int64_t number) {
     step->asked = (struct step_request){0};
 }
 
+static void renew(struct engine *engine, struct step *step, int64_t number) {
+    step_renew(step, number);
+    overlap_renew(engine, step);
+}
+
 static int64_t step_in_epoch(const struct engine *engine) {
     return engine->state->next.sample / engine->plan->config.batch;
 }
 
 void engine_find_place(struct engine *engine) {
     int64_t number = engine->state->done.step;
-    for (int i = 0; i < engine->ring_count; i++) step_renew(&engine->ring[i], -1);
+    for (int i = 0; i < engine->ring_count; i++) renew(engine, &engine->ring[i], -1);
     engine->step = &engine->ring[number % engine->ring_count];
-    step_renew(engine->step, number);
+    renew(engine, engine->step, number);
     versions_set(engine->store, number);
     overlap_empty(engine);
 }
@@ -212,12 +217,22 @@ static double top_five(const struct engine *engine, const struct tally *tally) {
     return tally->ranked > 0 ? tally->right5 / tally->ranked : NAN;
 }
 
+/* Of stages the last one has the loss. */
+static int loss_rank(const struct engine *engine, int reporter) {
+    const struct grid *grid = &engine->plan->program->grid;
+    return group_rank(grid, GROUP_PIPELINE, group_of(grid, GROUP_PIPELINE, reporter),
+                      grid->stages - 1);
+}
+
 static void fill_result(const struct engine *engine, struct step *step, struct step_result *out) {
     const struct tally *tally = &step->tally;
     bool overlaps = engine->plan->program->ahead > 0; /* ranks do not tell all others */
     *out = (struct step_result){.step = step->number,
                                 .epoch = step->begin.epoch,
                                 .step_in_epoch = step->begin.sample / engine->plan->config.batch,
+                                .numbers = (step->number + 1) * engine->plan->config.replicas,
+                                .least = step->number + 1, /* replicas meet in each step */
+                                .most = step->number + 1,
                                 .samples = step_samples(engine, step),
                                 .skipped = skipped_samples(engine, tally),
                                 .loss = tally_loss(tally, engine->plan->micro[0].graph->loss_count),
@@ -235,9 +250,11 @@ static void fill_result(const struct engine *engine, struct step *step, struct s
     for (int r = 0; r < out->ranks; r++) step->rank_loss[r] = step->rank_ms[r] = NAN;
     for (int m = 0; m < step_reports(step); m++) {
         int r = step_reporter(step, m, comm_rank(engine->comm));
-        step->rank_loss[r] = own_loss(&step->shares[m].tally, losses);
-        step->rank_ms[r] = step->shares[m].busy_ms;
+        step->rank_loss[overlaps ? loss_rank(engine, r) : r] =
+            own_loss(&step->shares[m].tally, losses);
+        step->rank_ms[r] = step->late_ms[r] = step->shares[m].busy_ms;
     }
+    if (overlaps) out->rank_ms = step->late_ms;
 }
 
 /* The next one is asked for things, and evaluated before it begins. */
@@ -249,7 +266,7 @@ static void next_step(struct engine *engine) {
     if (step_in_epoch(engine) == config->steps_per_epoch)
         *next = (struct train_position){next->epoch + 1, 0};
     engine->step = &engine->ring[number % engine->ring_count];
-    if (engine->step->number != number) step_renew(engine->step, number);
+    if (engine->step->number != number) renew(engine, engine->step, number);
 }
 
 int engine_ahead(const struct engine *engine) {
@@ -352,7 +369,8 @@ enum status engine_step(struct engine *engine, struct step_result *out) {
 bool engine_norm(const struct engine *engine, int64_t number, double *out) {
     const struct step *step = &engine->ring[number % engine->ring_count];
     if (number < 0 || step->number != number || !step->normed) return false;
-    *out = engine->plan->program->ahead > 0 ? NAN : step->grad_norm; /* a stage's alone */
+    if (engine->plan->program->ahead > 0) return overlap_norm(engine, step, out);
+    *out = step->grad_norm;
     return true;
 }
 

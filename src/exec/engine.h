@@ -38,6 +38,8 @@ struct step_request {
 
 struct step_result {
     int64_t step, epoch, step_in_epoch; /* counted from 0 */
+    int64_t numbers, least, most; /* mini-batches done: by all replicas; by the one that has done
+                                     the fewest; the most */
     int64_t samples;
     int64_t skipped;   /* of these, samples without a label that counts: damaged ones */
     double loss;       /* mean over the labels of the step, all terms added */
@@ -49,7 +51,9 @@ struct step_result {
     struct step_request request; /* of all ranks together */
     int ranks;
     const double *rank_loss, *rank_ms; /* per rank: its own mean loss, NaN where it has none; its
-                                          time without waiting. Valid until the next step */
+                                          time without waiting. Where steps overlap times of other
+                                          stages are there when the norm is. Valid until the end of
+                                          the next step */
 };
 
 struct eval_result {

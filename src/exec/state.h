@@ -66,6 +66,7 @@ struct engine {
     const struct instr_list *list;
     enum list_name list_name;
     const struct engine_observer *watcher; /* of training; for other lists nobody */
+    struct engine_observer position;       /* the part of it that looks where the rank is */
     int64_t list_step;                     /* the step that was next, or is filled for */
     int at;                                /* its next instruction */
     int64_t begin_ns;                      /* when that one began to run; 0: not yet */
@@ -127,10 +128,12 @@ static inline int64_t engine_now(const struct engine *engine) {
     const struct engine_clock *clock = engine->meeting.clock;
     return clock ? clock->now(clock->context) : clock_ns();
 }
-/* Local. The clock that the list under way has its times from; NULL: it is no step, or no clock. */
+/* Local. The clock that the list under way has its times from; NULL: it is no step, or takes no
+ * time, or there is no clock. */
 static inline const struct engine_clock *engine_timed_by(const struct engine *engine) {
     const struct engine_clock *clock = engine->meeting.clock;
-    return clock && list_is_step(engine->list_name) ? clock : NULL;
+    bool timed = list_is_step(engine->list_name) && !engine->overlap.silent;
+    return clock && timed ? clock : NULL;
 }
 
 /* Local. Runs a list from its first instruction, one call an instruction: as far as it goes without
