@@ -242,7 +242,7 @@ static void fill_result(const struct engine *engine, struct step *step, struct s
                                 .grad_norm = step->normed && !overlaps ? step->grad_norm : NAN,
                                 .loss_scale = scale_acts(engine) ? step->loss_scale : NAN,
                                 .times = step->times,
-                                .request = overlap_request(engine, step),
+                                .request = step->agreed,
                                 .ranks = comm_size(engine->comm),
                                 .rank_loss = step->rank_loss,
                                 .rank_ms = step->rank_ms};
@@ -346,6 +346,7 @@ enum status engine_finish(struct engine *engine, struct step_result *out) {
     enum status status = queues_wait(engine, step->done);
     if (status == STATUS_OK) status = tell(engine, step);
     if (status == STATUS_OK) status = times_tell(engine, step);
+    if (status == STATUS_OK) status = overlap_agree(engine, step);
     /* Of steps under way at once each counts from the end of the one before. */
     int64_t now_ns = engine_now(engine), before_ns = engine->finished_ns;
     step->times.total_ns = now_ns - (before_ns > step->begin_ns ? before_ns : step->begin_ns);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/mem.h"
 #include "exec/places.h"
 #include "exec/queues.h"
 #include "exec/state.h"
@@ -252,10 +253,22 @@ void overlap_decide(struct engine *engine, const struct step *step) {
     run->end = last + 1;
 }
 
-struct step_request overlap_request(const struct engine *engine, const struct step *step) {
-    const struct overlap_run *run = &engine->overlap;
-    if (engine->plan->program->ahead == 0) return step->agreed;
-    return step->number + 1 == run->end ? run->asked : (struct step_request){0};
+/* What came too late to be told with a message is told now: where pauses are close to one another
+ * everything comes too late. */
+enum status overlap_agree(struct engine *engine, struct step *step) {
+    struct overlap_run *run = &engine->overlap;
+    int ranks = comm_size(engine->comm);
+    if (engine->plan->program->ahead == 0) return STATUS_OK;
+    step->agreed = (struct step_request){0};
+    if (step->number + 1 != run->end) return STATUS_OK;
+    struct step_request own = run->asked;
+    SCOPED_FREE struct step_request *all = MEM_ARRAY(struct step_request, ranks);
+    add_request(&own, &run->kept);
+    add_request(&own, &step->asked);
+    run->kept = (struct step_request){0};
+    TRY(comm_exchange(comm_world(engine->comm), &own, sizeof own, all));
+    for (int r = 0; r < ranks; r++) add_request(&step->agreed, &all[r]);
+    return STATUS_OK;
 }
 
 /* --- versions --- */

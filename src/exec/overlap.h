@@ -66,11 +66,12 @@ enum status overlap_read(struct engine *engine, const struct instr *instr);
 int overlap_note(struct engine *engine, const struct instr *instr, struct comm_piece *pieces);
 void overlap_take(struct engine *engine, const struct instr *instr, const char *notes,
                   size_t bytes);
-/* Local. What this rank tells at REPORT; what follows from what was told; what of it holds for
- * whoever trains, behind the step. */
+/* Local. What this rank tells at REPORT; what follows from what was told. */
 void overlap_share(const struct engine *engine, struct step *step);
 void overlap_decide(struct engine *engine, const struct step *step);
-struct step_request overlap_request(const struct engine *engine, const struct step *step);
+/* Collective behind a step that the pipeline ends with, blocking; else local. What of all that was
+ * asked for holds now: step->agreed. */
+enum status overlap_agree(struct engine *engine, struct step *step);
 
 /* Local. A step begins, and nothing of other stages is known; the norm of all stages' gradients,
  * false: it is not known yet. On stages but the first it never is: NaN. */
