@@ -170,21 +170,26 @@ enum status engine_await_losses(struct engine *engine) {
 }
 
 static enum status failed(struct engine *engine, enum status status) {
+    engine->ended_step = false;
     posted_forget(engine);
     return status;
 }
 
 /* In virtual time what a step has left under way is known to the clock when all ranks have ended
- * it.
- */
+ * it. */
+static enum status meet_behind_step(struct engine *engine) {
+    bool meets = engine->ended_step && engine->meeting.clock;
+    return meets ? engine_agree(engine, STATUS_OK) : STATUS_OK;
+}
+
 enum status engine_settle(struct engine *engine) {
-    bool meets = engine->meeting.clock && list_is_step(engine->list_name);
-    enum status status = meets ? engine_agree(engine, STATUS_OK) : STATUS_OK;
+    enum status status = meet_behind_step(engine);
     if (status == STATUS_OK) status = posted_await_all(engine, false);
     CHECK(engine->unfinished == 0, "%d steps are under way", engine->unfinished);
     if (status == STATUS_OK) status = posted_move(engine, true);
     if (status == STATUS_OK) status = queues_await(engine);
-    if (status == STATUS_OK && list_is_step(engine->list_name)) status = overlap_settle(engine);
+    if (status == STATUS_OK && engine->ended_step) status = overlap_settle(engine);
+    engine->ended_step = false;
     return status == STATUS_OK ? status : failed(engine, status);
 }
 
@@ -201,6 +206,7 @@ static enum status run_list(struct engine *engine, bool step) {
     else if (clock)
         TRY(timed_end(engine, engine->watcher));
     TRY(posted_await_all(engine, step));
+    engine->ended_step = step;
     if (step) return STATUS_OK;
     if (engine->list_name == LIST_EVAL) TRY(queues_read_told(engine, engine->step, TOLD_ALL));
     TRY(queues_await(engine));

@@ -290,6 +290,7 @@ static struct step *oldest_step(struct engine *engine) {
 
 /* Nothing of what is under way is looked at any more. */
 static void drop_steps(struct engine *engine) {
+    engine->ended_step = false;
     for (; engine->unfinished > 0; engine->unfinished--) release_batch(engine, oldest_step(engine));
     release_batch(engine, engine->step);
     for (int i = 1; i <= engine->plan->program->ahead; i++) {

@@ -69,15 +69,16 @@ struct engine {
     struct engine_observer position;       /* the part of it that looks where the rank is */
     int64_t list_step;                     /* the step that was next, or is filled for */
     int at;                                /* its next instruction */
-    int64_t begin_ns;                      /* when that one began to run; 0: not yet */
-    int64_t now_ns;                        /* when the one before it ended, or what it awaited */
-    bool begun;                            /* whoever watches was told of that one */
-    struct comm_request **awaiting;        /* what it waits for; NULL: it can go on */
-    const struct instr *awaited;           /* who posted that */
-    const struct posted *awaited_at;       /* where it is kept; NULL: in `request` */
-    struct comm_request *request;          /* of a pass, a broadcast or a save under way */
-    struct plane_request *moving;          /* likewise, of the plane */
-    bool met;                              /* at MEET, CALL or SERVE, and waits for the others */
+    bool ended_step;  /* a step was the last list, all of it, and nobody has settled since */
+    int64_t begin_ns; /* when that one began to run; 0: not yet */
+    int64_t now_ns;   /* when the one before it ended, or what it awaited */
+    bool begun;       /* whoever watches was told of that one */
+    struct comm_request **awaiting;  /* what it waits for; NULL: it can go on */
+    const struct instr *awaited;     /* who posted that */
+    const struct posted *awaited_at; /* where it is kept; NULL: in `request` */
+    struct comm_request *request;    /* of a pass, a broadcast or a save under way */
+    struct plane_request *moving;    /* likewise, of the plane */
+    bool met;                        /* at MEET, CALL or SERVE, and waits for the others */
     struct pass_run pass;
     struct pass_run *lockstep; /* per replica, where one device shares their statistics */
     int lockstep_count;        /* those that have come to the pass under way */
