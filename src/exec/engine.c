@@ -217,6 +217,22 @@ static double top_five(const struct engine *engine, const struct tally *tally) {
     return tally->ranked > 0 ? tally->right5 / tally->ranked : NAN;
 }
 
+/* Where steps overlap it is the mean of the replicas' mini-batches, each divided by its own count.
+ */
+static double step_loss(const struct engine *engine, const struct step *step) {
+    int losses = engine->plan->micro[0].graph->loss_count, members = step_reports(step);
+    double sum = 0;
+    bool alike = true;
+    for (int m = 0; m < members; m++) {
+        struct tally own;
+        tally_sum(&step->shares[m], 1, &own);
+        for (int i = 0; i < losses; i++) alike &= own.labels[i] == step->shares[0].tally.labels[i];
+        sum += tally_loss(&own, losses);
+    }
+    bool overlaps = engine->plan->program->ahead > 0;
+    return overlaps && !alike ? sum / members : tally_loss(&step->tally, losses);
+}
+
 /* Of stages the last one has the loss. */
 static int loss_rank(const struct engine *engine, int reporter) {
     const struct grid *grid = &engine->plan->program->grid;
@@ -235,7 +251,7 @@ static void fill_result(const struct engine *engine, struct step *step, struct s
                                 .most = step->number + 1,
                                 .samples = step_samples(engine, step),
                                 .skipped = skipped_samples(engine, tally),
-                                .loss = tally_loss(tally, engine->plan->micro[0].graph->loss_count),
+                                .loss = step_loss(engine, step),
                                 .acc1 = tally->ranked > 0 ? tally->right1 / tally->ranked : NAN,
                                 .acc5 = top_five(engine, tally),
                                 .lr = step->lr,

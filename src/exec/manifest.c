@@ -338,10 +338,17 @@ enum status manifest_compare(const struct manifest *manifest, const struct check
     for (int i = 0; i < fact_count; i++) {
         const char *then = fact_value(manifest, facts[i].key), *now = facts[i].value;
         char before[FACT_SHOWN_BYTES], after[FACT_SHOWN_BYTES];
-        if (!then && facts[i].kind != FACT_FIXED) continue; /* older than this fact */
+        if (!then && facts[i].kind != FACT_FIXED)
+            continue; /* older than this fact, or without a clock */
         if (!then) then = value_before(facts[i].key);
         if (strcmp(then, now) == 0) continue;
-        if (facts[i].kind <= FACT_CLOCK)
+        if (facts[i].kind == FACT_CLOCK)
+            return fail(STATUS_USAGE,
+                        "%s: its virtual time follows from other costs than this run's\n  give the "
+                        "same --cluster, --profile and --hetero, or --clock wall, or start anew in "
+                        "another --out",
+                        where);
+        if (facts[i].kind == FACT_FIXED)
             return fail(STATUS_USAGE,
                         "%s: %s was %s, this run has %s\n  resume with the same, or start anew in "
                         "another --out",
