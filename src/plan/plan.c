@@ -501,11 +501,6 @@ static enum status make(struct plan *plan) {
     const struct run_config *config = &plan->config;
     TRY(device_open(config->device, config->device_index, config->threads, &plan->device));
     TRY(plan->device->backend->takes(plan->device, config->dtype));
-    if (config->overlaps && plan->device->backend->apart)
-        return fail(STATUS_USAGE,
-                    "--device %s: steps of schedule %s overlap, which needs a device with the "
-                    "host's memory so far\n  --device cpu, or --strategy 1f1b",
-                    config->device, config->schedule);
     plan->device->dry = config->dry;
     plan->device->conv = config->conv;
     plan->device->tf32 = config->tf32;
