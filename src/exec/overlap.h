@@ -37,6 +37,8 @@ _Static_assert(sizeof(struct step_note) <= PLAN_NOTE_BYTES, "a plan counts so mu
 bool overlap_runs(const struct engine *engine, const struct instr *instr);
 struct step *overlap_step(struct engine *engine, const struct instr *instr);
 int overlap_micro(const struct engine *engine, const struct instr *instr);
+/* Local. The number of that step, for whoever watches. */
+int64_t overlap_number(const struct engine *engine, const struct instr *instr);
 
 /* Local, alike on all ranks. Training pauses behind so many steps, if not before. */
 void engine_pause(struct engine *engine, int64_t step);

@@ -130,6 +130,7 @@ static void begin(struct engine *engine, const struct instr *instr, struct poste
     posted->stage = stage;
     engine->under_way++;
     note_second(engine, instr, posted);
+    posted->of_step = overlap_number(engine, instr);
 }
 
 /* The communicator's hooks know nothing of what a plane moves. */
@@ -229,7 +230,7 @@ static enum status bring(struct engine *engine, struct posted *posted) {
     if (engine->meeting.clock) timed_take(engine, posted);
     if (posted->by_plane) posted->end_ns = engine_now(engine);
     if (observer->posted)
-        observer->posted(observer->context, posted->instr, posted->step->number, posted->begin_ns,
+        observer->posted(observer->context, posted->instr, posted->of_step, posted->begin_ns,
                          posted->end_ns);
     enum engine_stream stream = posted->by_plane ? STREAM_MOVE : STREAM_COMM;
     engine->copied = false;
