@@ -32,7 +32,6 @@ int overlap_micro(const struct engine *engine, const struct instr *instr) {
 }
 
 int64_t overlap_number(const struct engine *engine, const struct instr *instr) {
-    if (!overlaps(engine)) return engine->step->number;
     return ahead_step(engine->plan->program, instr, engine->list_step);
 }
 

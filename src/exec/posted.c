@@ -130,7 +130,8 @@ static void begin(struct engine *engine, const struct instr *instr, struct poste
     posted->stage = stage;
     engine->under_way++;
     note_second(engine, instr, posted);
-    posted->of_step = overlap_number(engine, instr);
+    posted->of_step =
+        engine->plan->program->ahead > 0 ? overlap_number(engine, instr) : posted->step->number;
 }
 
 /* The communicator's hooks know nothing of what a plane moves. */
