@@ -392,6 +392,7 @@ static void sum_up(const struct sim *sim, struct sim_result *result) {
         if (rank->last - rank->first > span) span = rank->last - rank->first;
         if (rank->peak_bytes > result->peak_bytes) result->peak_bytes = rank->peak_bytes;
     }
+    if (from > 0 && span > result->step) span = result->step; /* the last body was a long one */
     result->bubble = result->step > 0 ? 1 - busy / (ranks * result->step) : 0;
     result->span_bubble = span > 0 ? 1 - busy / (ranks * span) : 0;
 }
