@@ -26,6 +26,16 @@ struct checked {
     const struct planned_run *planned; /* NULL: of a file alone */
 };
 
+/* How many updates old the oldest weights are that a pass reads. */
+static int staleness_of(const struct program *program) {
+    int oldest = 0;
+    for (int k = 0; k < program->kind_count; k++)
+        for (int c = 0; c < program->kinds[k].chunks; c++)
+            if (program->kinds[k].chunk[c].older > oldest)
+                oldest = program->kinds[k].chunk[c].older;
+    return oldest;
+}
+
 static void print_text(const struct checked *checked, const char *name,
                        const struct step_proof *step, FILE *out) {
     const struct program_proof *proof = &checked->proof;
@@ -47,17 +57,22 @@ static void print_text(const struct checked *checked, const char *name,
         fprintf(out, ", on %s; the others do the same", text_count(proof->walked, "rank", ranks));
     fprintf(out, "\n           at most %s of activations in use at once (rank %d)\n",
             text_count(step->peak_slots, "slot", slots), step->peak_rank);
+    if (staleness_of(checked->program) > 0)
+        fprintf(out,
+                "           forward and backward of a micro-batch read one version of the weights, "
+                "at most %s old\n",
+                text_count(staleness_of(checked->program), "update", slots));
 }
 
 static void print_json(const struct checked *checked, const char *name,
                        const struct step_proof *step, FILE *out) {
     const struct program_proof *proof = &checked->proof;
     json_t *fits = checked->planned ? fit_json(checked->planned) : json_null();
-    json_auto_t *root =
-        json_pack("{s:o, s:s, s:b, s:i, s:i, s:I, s:i, s:i, s:i}", "fits", fits, "program", name,
-                  "proved", 1, "ranks", proof->ranks, "walked", proof->walked, "instructions",
-                  (json_int_t)step->instructions, "rules", proof->rules, "peak_slots",
-                  step->peak_slots, "peak_rank", step->peak_rank);
+    json_auto_t *root = json_pack(
+        "{s:o, s:s, s:b, s:i, s:i, s:I, s:i, s:i, s:i, s:i}", "fits", fits, "program", name,
+        "proved", 1, "ranks", proof->ranks, "walked", proof->walked, "instructions",
+        (json_int_t)step->instructions, "rules", proof->rules, "peak_slots", step->peak_slots,
+        "peak_rank", step->peak_rank, "staleness", staleness_of(checked->program));
     json_print(root, 0, out);
 }
 

@@ -98,7 +98,7 @@ static enum status read_slow(struct reading *reading, char *value) {
     free(copy);
     if (!good)
         return refuse(reading, "slow", value,
-                      "a rank or a range and a factor of at least 1, such as 3:2 or 4-7:3");
+                      "a rank or a range and a factor from 1 to 1e6, such as 3:2 or 4-7:3");
     law->slow = mem_grow(law->slow, &reading->slow_capacity, law->slow_count + 1, sizeof slow);
     law->slow[law->slow_count++] = slow;
     return STATUS_OK;
@@ -114,7 +114,7 @@ static enum status read_transient(struct reading *reading, char *value) {
     reading->transient = true;
     if (good) return STATUS_OK;
     return refuse(reading, "transient", value,
-                  "a probability from 0 to 1 and a time, such as 0.1:100ms");
+                  "a probability from 0 to 1 and a time up to 1000s, such as 0.1:100ms");
 }
 
 static enum status read_link(struct reading *reading, char *value) {
@@ -128,7 +128,8 @@ static enum status read_link(struct reading *reading, char *value) {
     free(copy);
     if (!good)
         return refuse(reading, "link", value,
-                      "two ranks, a time and perhaps a rate, such as 0:1:10ms or 0:1:10ms:1GB/s");
+                      "two ranks, a time up to 1000s and perhaps a rate, such as 0:1:10ms or "
+                      "0:1:10ms:1GB/s");
     struct cost_link before = hetero_link(law, link.rank[0], link.rank[1]);
     if (before.latency > 0 || before.bytes_per_time > 0) return refuse_twice(reading, "this link");
     law->link = mem_grow(law->link, &reading->link_capacity, law->link_count + 1, sizeof link);
@@ -224,7 +225,7 @@ static enum status read_trace(struct reading *reading, char *value) {
     char *path = split_scale(value, &scale);
     if (!*path || scale <= 0 || scale > SCALE_MAX)
         return refuse(reading, "trace", given,
-                      "a file and perhaps a scale above 0, such as t.csv:0.001");
+                      "a file and perhaps a scale above 0, up to 1e9, such as t.csv:0.001");
     TRY(file_read(path, TRACE_BYTES_MAX, &bytes));
     bool text = strlen((char *)bytes.data) == bytes.count;
     enum status status = text ? read_lines(reading, path, scale, (char *)bytes.data)

@@ -122,7 +122,7 @@ enum status engine_advance(struct engine *engine, bool *ended) {
     if (!engine->awaiting) TRY(run_timed(engine, instr));
     if (engine->awaiting) return STATUS_OK;
     if (observer->instr && !times_by_device(engine, instr))
-        observer->instr(observer->context, instr, engine->step->number, engine->begin_ns,
+        observer->instr(observer->context, instr, overlap_number(engine, instr), engine->begin_ns,
                         engine->now_ns);
     engine->at++;
     begin_next(engine);
@@ -160,7 +160,7 @@ enum status engine_wait(struct engine *engine) {
     engine->awaiting = NULL;
     if (observer->waited && !engine->meeting.clock)
         observer->waited(observer->context, waiter, engine->awaited,
-                         engine->list_step + engine->overlap.fill, begin, end);
+                         overlap_number(engine, waiter ? waiter : engine->awaited), begin, end);
     return status;
 }
 

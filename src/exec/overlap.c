@@ -53,6 +53,10 @@ int overlap_micro(const struct engine *engine, const struct instr *instr) {
     return overlaps(engine) ? ahead_micro(engine->plan->program, instr) : instr->micro;
 }
 
+int64_t overlap_number(const struct engine *engine, const struct instr *instr) {
+    return ahead_step(engine->plan->program, instr, engine->list_step);
+}
+
 /* --- filling and draining --- */
 
 void engine_pause(struct engine *engine, int64_t step) {

@@ -50,6 +50,9 @@ bool overlap_runs(const struct engine *engine, const struct instr *instr);
 bool overlap_pretends(const struct engine *engine, const struct instr *instr);
 struct step *overlap_step(struct engine *engine, const struct instr *instr);
 int overlap_micro(const struct engine *engine, const struct instr *instr);
+/* Local. The number of that step, for whoever watches; of the list's own step where none overlap,
+ * also between lists. */
+int64_t overlap_number(const struct engine *engine, const struct instr *instr);
 
 /* Local, alike on all ranks. Training pauses behind so many steps, if not before. */
 void engine_pause(struct engine *engine, int64_t step);

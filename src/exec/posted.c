@@ -131,6 +131,8 @@ static void begin(struct engine *engine, const struct instr *instr, struct poste
     posted->pretended = false;
     engine->under_way++;
     note_second(engine, instr, posted);
+    posted->of_step =
+        engine->plan->program->ahead > 0 ? overlap_number(engine, instr) : posted->step->number;
 }
 
 /* The communicator's hooks know nothing of what a plane moves. */
@@ -241,7 +243,7 @@ static enum status bring(struct engine *engine, struct posted *posted) {
     if (engine->meeting.clock) timed_take(engine, posted);
     if (posted->by_plane) posted->end_ns = engine_now(engine);
     if (observer->posted)
-        observer->posted(observer->context, posted->instr, posted->step->number, posted->begin_ns,
+        observer->posted(observer->context, posted->instr, posted->of_step, posted->begin_ns,
                          posted->end_ns);
     enum engine_stream stream = posted->by_plane ? STREAM_MOVE : STREAM_COMM;
     engine->copied = false;

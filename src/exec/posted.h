@@ -32,6 +32,7 @@ struct posted {
     struct posted *by; /* where the operation is kept, if it is on two buffers and this is the
                           second; else NULL */
     struct step *step; /* that posted it */
+    int64_t of_step;   /* the number of the step that the instruction belongs to */
     /* Awaited, but the copy of what came may still read the communicator's memory; then it is
      * closed. NULL: nothing. */
     const struct instr *closing;

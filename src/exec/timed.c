@@ -17,7 +17,8 @@ static void note_wait(struct engine *engine, const struct instr *waiter,
     times->unsent_ns += idle_ns;
     if (observer->waited)
         observer->waited(observer->context, waiter, waiter ? waiter : engine->awaited,
-                         engine->list_step + engine->overlap.fill, begin_ns, end_ns);
+                         overlap_number(engine, waiter ? waiter : engine->awaited), begin_ns,
+                         end_ns);
 }
 
 double engine_virtual_s(const struct engine *engine) {

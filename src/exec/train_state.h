@@ -10,7 +10,8 @@
 
 /* What is told to whoever watches, of training; evaluating and saving are each one thing, which
  * struct train_observer tells. Callbacks run on the engine's thread and must not block for
- * long. Steps are counted from 0, times are clock_ns(), or virtual (engine_clock.h). */
+ * long. Steps are counted from 0, and an instruction's is the one that it belongs to
+ * (program/ahead.h); times are clock_ns(), or virtual (engine_clock.h). */
 struct engine_observer {
     void *context;
     void (*starting)(void *context, const struct instr *instr, int64_t step,

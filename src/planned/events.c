@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "exec/engine.h"
+#include "program/ahead.h"
 
 static const struct trace_track tracks[TRACK_COUNT] = {
     [TRACK_COMPUTE] = {"compute", false}, [TRACK_COMM] = {"communication", true}};
@@ -110,11 +111,13 @@ enum events_told events_read(const struct trace_event *event, struct instr *out)
 }
 
 /* A channel belongs to a pipeline, a cut of the model and a direction (instr.def). */
-struct trace_message events_message(const struct instr *instr, const struct grid *grid, int rank) {
+struct trace_message events_message(const struct instr *instr, const struct program *program,
+                                    int rank) {
+    const struct grid *grid = &program->grid;
     if (instr_row(instr)->meets != MEETS_PEER) return (struct trace_message){0};
     int cuts = grid->stages * grid->chunks - 1, pipeline = grid_cell(grid, rank).first_replica;
     return (struct trace_message){.channel = 1 + 2 * pipeline * cuts + instr_channel(instr),
-                                  .number = instr->micro,
+                                  .number = ahead_micro(program, instr),
                                   .arrives = instr_receives(instr)};
 }
 

@@ -27,7 +27,8 @@ enum events_told events_read(const struct trace_event *event, struct instr *out)
 
 /* Local. The message that a SEND or RECV of `rank` is, so that both ends of it are known for one;
  * none of any other instruction. */
-struct trace_message events_message(const struct instr *instr, const struct grid *grid, int rank);
+struct trace_message events_message(const struct instr *instr, const struct program *program,
+                                    int rank);
 
 /* Local. What the trace of a rank will be. */
 struct trace_config events_trace_config(const struct plan *plan, const struct options *options,

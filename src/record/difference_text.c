@@ -41,21 +41,25 @@ static double delta_of(const struct difference_part *part) {
     return (double)part->measured - (double)part->predicted;
 }
 
-/* What is drawn. The time from one step to the next is another: steps overlap, or leave gaps. */
-#define SPAN "From its first instruction to its last the step took "
+/* What is drawn. The time from one step to the next is another: steps leave gaps, or overlap. */
+static char *span(const struct timeline *timeline) {
+    if (timeline->steps < 2) return mem_text("From its first instruction to its last the step");
+    return mem_format("The %d steps that are drawn", timeline->steps);
+}
 
 static char *whole_sentence(const struct timeline *timeline, const struct difference *all) {
     char measured[TEXT_BYTES], predicted[TEXT_BYTES], share[TEXT_BYTES];
     double delta = (double)all->measured - (double)all->predicted;
     amount(timeline, (double)all->measured, measured);
     amount(timeline, (double)all->predicted, predicted);
+    SCOPED_FREE char *what = span(timeline);
     if (fabs(delta) < 0.0005 * (double)all->predicted)
-        return mem_format(SPAN "%s, as predicted.", measured);
-    if (all->predicted == 0) return mem_format(SPAN "%s; none was predicted.", measured);
+        return mem_format("%s took %s, as predicted.", what, measured);
+    if (all->predicted == 0) return mem_format("%s took %s; none was predicted.", what, measured);
     if (delta > (double)all->predicted)
-        return mem_format(SPAN "%s, %.3g times the predicted %s.", measured,
+        return mem_format("%s took %s, %.3g times the predicted %s.", what, measured,
                           (double)all->measured / (double)all->predicted, predicted);
-    return mem_format(SPAN "%s, %s %s than the predicted %s.", measured,
+    return mem_format("%s took %s, %s %s than the predicted %s.", what, measured,
                       share_of(delta, (double)all->predicted, share),
                       delta > 0 ? "longer" : "shorter", predicted);
 }

@@ -93,6 +93,7 @@ struct timeline {
     const char *title;
     const char *const *subtitle; /* lines */
     size_t subtitle_count;
+    int steps; /* that are drawn; 0: one */
     enum timeline_unit unit;
     const struct timeline_kind *kind;
     size_t kind_count;

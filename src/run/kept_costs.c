@@ -6,6 +6,8 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
 #include "planned/paths.h"
 
 enum { LIMIT = 1 << 30 };
@@ -53,15 +55,25 @@ struct copies {
     int count;
 };
 
+/* The name of a file without its folders, nor what a copy has before it. The caller frees it. */
+static char *own_name(const char *path) {
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    return mem_text(kept_costs_is_copy(name) ? strchr(name + strlen("clock-"), '-') + 1 : name);
+}
+
+/* The caller frees it. */
+static char *copy_path(struct copies *copies, const char *path) {
+    SCOPED_FREE char *own = own_name(path), *name = mem_format("clock-%d-%s", ++copies->count, own);
+    return folder_path(copies->folder, name);
+}
+
 static enum status copy(void *context, const char *path, const char *label) {
     struct copies *copies = context;
     struct bytes bytes;
     struct file_writer writer;
     if (!says_costs(label)) return STATUS_OK;
     TRY(file_read(path, LIMIT, &bytes));
-    const char *slash = strrchr(path, '/');
-    char *name = mem_format("clock-%d-%s", ++copies->count, slash ? slash + 1 : path),
-         *to = folder_path(copies->folder, name);
+    SCOPED_FREE char *to = copy_path(copies, path);
     enum status status = file_begin(to, &writer);
     if (status == STATUS_OK) {
         status = file_write(&writer, bytes.data, bytes.count);
@@ -70,14 +82,24 @@ static enum status copy(void *context, const char *path, const char *label) {
         else
             file_abandon(&writer);
     }
-    free(name);
-    free(to);
     bytes_free(&bytes);
     return status;
 }
 
 enum status kept_costs_write(const struct options *options, const char *folder) {
     return paths_each_input(options, copy, &(struct copies){.folder = folder});
+}
+
+static enum status check(void *context, const char *path, const char *label) {
+    if (!says_costs(label)) return STATUS_OK;
+    SCOPED_FREE char *kept = copy_path(context, path);
+    if (file_exists(path) || !file_exists(kept)) return STATUS_OK;
+    return fail(STATUS_DATA, "%s %s: it is not there any more\n  the run has a copy of it, %s",
+                label, path, kept);
+}
+
+enum status kept_costs_check(const struct options *options, const char *folder) {
+    return paths_each_input(options, check, &(struct copies){.folder = folder});
 }
 
 bool kept_costs_is_copy(const char *name) {

@@ -9,6 +9,8 @@
 enum status kept_costs_name(const struct options *options, char **out);
 /* Local, blocking. Copies of them into the folder of a run, clock-1-NAME and so on. */
 enum status kept_costs_write(const struct options *options, const char *folder);
+/* Local, blocking. STATUS_DATA where such a file is missing of which the folder has a copy. */
+enum status kept_costs_check(const struct options *options, const char *folder);
 /* Local. Whether a name is one of such a copy. */
 bool kept_costs_is_copy(const char *name);
 

@@ -122,7 +122,7 @@ static void on_posted(void *context, const struct instr *instr, int64_t step, in
                       int64_t end_ns) {
     struct recorder *recorder = context;
     struct trace_event event = events_posted(instr, step, begin_ns, end_ns);
-    event.message = events_message(instr, &recorder_plan(recorder)->config.grid, recorder->rank);
+    event.message = events_message(instr, recorder_plan(recorder)->program, recorder->rank);
     trace_record(recorder->trace, &event);
 }
 

@@ -134,8 +134,7 @@ enum status result_gather(struct session *session) {
                          sizeof session->figures, session->all);
 }
 
-/* Ranks of one process share it evenly: in what is predicted as in what is measured. */
-static int64_t predicted_bytes(const struct session *session, int rank) {
+int64_t result_predicted_bytes(const struct session *session, int rank) {
     int ranks = comm_size(engine_comm(session->engine));
     int64_t sum = 0;
     if (!session->all) return session->figures.predicted_bytes;
@@ -154,7 +153,7 @@ static void fill_ranks(const struct session *session, struct summary *summary) {
         const struct rank_figures *of = session->all ? &session->all[r] : &session->figures;
         summary->samples_per_s_rank.item[r] = of->samples_per_s;
         summary->peak_bytes.item[r] = of->peak_bytes;
-        summary->predicted_peak_bytes.item[r] = predicted_bytes(session, r);
+        summary->predicted_peak_bytes.item[r] = result_predicted_bytes(session, r);
         summary->sent_bytes_per_step.item[r] = of->sent_bytes_per_step;
     }
 }

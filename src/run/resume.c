@@ -13,6 +13,7 @@
 #include "launch/identity.h"
 #include "plan/resolve.h"
 #include "planned/paths.h"
+#include "run/kept_costs.h"
 #include "run/option_files.h"
 
 enum status resume_apply_given(const struct options *given, struct options *out) {
@@ -113,7 +114,8 @@ static enum status read_run(const struct options *given, struct options *out) {
     SCOPED_FREE char *path = folder_path(given->out, "config.yml");
     bool found = file_exists(path);
     if (!found) TRY(check_named(given));
-    return merge(given, found ? path : NULL, out);
+    TRY(merge(given, found ? path : NULL, out));
+    return kept_costs_check(out, given->out);
 }
 
 enum status resume_with(const struct options *given, enum status (*run)(const struct options *)) {

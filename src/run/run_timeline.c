@@ -22,7 +22,7 @@ static double most(const struct session *session, bool measured) {
     int64_t peak = 0;
     for (int r = 0; r < comm_size(engine_comm(session->engine)); r++) {
         const struct rank_figures *of = session->all ? &session->all[r] : &session->figures;
-        int64_t bytes = measured ? of->peak_bytes : of->predicted_bytes;
+        int64_t bytes = measured ? of->peak_bytes : result_predicted_bytes(session, r);
         if (bytes > peak) peak = bytes;
     }
     return (double)peak;
@@ -34,9 +34,22 @@ static void set_peaks(struct timeline *timeline, const struct session *session) 
         timeline->version[v].figures.peak_bytes = most(session, v == TIMELINE_MEASURED);
 }
 
+/* Step 0: no step was measured that could be drawn. */
+static char *title_of(const struct drawing *drawing, int64_t step) {
+    int steps = drawing_steps(drawing);
+    if (step == 0)
+        return mem_format("Timeline as predicted: the trace has no %d steps in a row with the "
+                          "pipeline full",
+                          steps + 1);
+    if (steps == 1)
+        return mem_format("Timeline of step %lld: predicted above, measured below",
+                          (long long)step);
+    return mem_format("Timeline of steps %lld to %lld: predicted above, measured below",
+                      (long long)step - steps + 1, (long long)step);
+}
+
 static void set_words(struct drawing *drawing, int64_t step, uint64_t dropped) {
-    SCOPED_FREE char *title =
-        mem_format("Timeline of step %lld: predicted above, measured below", (long long)step);
+    SCOPED_FREE char *title = title_of(drawing, step);
     SCOPED_FREE char *lost =
         mem_format("%llu events of the trace did not fit; some blocks may be missing",
                    (unsigned long long)dropped);
@@ -70,7 +83,9 @@ struct run_timeline *run_timeline_new(const struct session *session) {
         return NULL;
     }
     drawing_open(&run->view, &run->drawing);
-    if (drawing_measured(&run->drawing, traces, step) != STATUS_OK) {
+    status = drawing_newest(&run->drawing, traces[0], step, &step);
+    if (status == STATUS_OK && step > 0) status = drawing_measured(&run->drawing, traces, step);
+    if (status != STATUS_OK) {
         run_timeline_free(&run);
         return NULL;
     }

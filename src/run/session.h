@@ -87,8 +87,10 @@ void session_facts(struct session *session);
 /* Local, blocking. Refuses (STATUS_USAGE) to resume at a step behind the run's last one, unless
  * the folder holds the results of that step: then there is nothing to do. */
 enum status session_check_step(struct session *session, int64_t step);
-/* This rank's, as it is predicted. */
+/* This rank's, measured as it is predicted; what was predicted of a rank. Ranks of one process
+ * share its memory evenly in both. */
 int64_t result_peak_bytes(const struct session *session);
+int64_t result_predicted_bytes(const struct session *session, int rank);
 void result_measure(struct session *session);
 /* Collective, blocking: every rank's own figures to all. */
 enum status result_gather(struct session *session);

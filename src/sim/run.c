@@ -165,13 +165,20 @@ static bool meet(struct sim *sim, int32_t run, const struct sim_op *op) {
     return !state->met;
 }
 
+/* The first of the steps whose mean is told. Steps that overlap end one behind the other, not at
+ * equal distances, so it is the mean of many; else it is the last step alone. */
+static int first_measured(const struct sim_input *input) {
+    int warm = 2 * input->program->grid.stages, last = input->steps - 1;
+    return input->program->ahead > 0 && warm < last ? warm : last;
+}
+
 static void end_step(struct sim *sim, struct sim_state *state) {
     int step = state->step++; /* below 0: it fills a pipeline */
     if (step >= 0 && state->clock > sim->step_end[step]) sim->step_end[step] = state->clock;
     state->at = -1; /* the next one is the first */
     if (state->step == sim->input->steps) return;
     state->first = -1;
-    state->exposed = state->waits = state->busy = 0;
+    if (state->step <= first_measured(sim->input)) state->exposed = state->waits = state->busy = 0;
 }
 
 /* What the recorded step leaves under way is drawn, though nobody waits for it any more. */
@@ -353,36 +360,30 @@ static enum status check_ended(const struct sim *sim) {
 
 static struct sim_rank rank_of(const struct sim *sim, int run, struct sim_record *record) {
     const struct sim_state *state = &sim->run[run];
-    int stages = sim->input->program->grid.stages, others = sim->share.others;
+    int stages = sim->input->program->grid.stages, others = sim->share.others,
+        steps = sim->input->steps - first_measured(sim->input);
     return (struct sim_rank){.rank = sim->share.rank[run],
                              .like = run < others ? 1 : sim->share.like[(run - others) / stages],
-                             .busy = sim->input->net.hetero ? state->busy
+                             .busy = sim->input->net.hetero ? state->busy / steps
                                                             : state->kind->busy * state->slowness,
                              .first = state->first < 0 ? state->clock : state->first,
                              .last = state->first < 0 ? state->clock : state->last,
-                             .exposed = state->exposed,
-                             .waits = state->waits,
+                             .exposed = state->exposed / steps,
+                             .waits = state->waits / steps,
                              .end = state->clock,
                              .peak_bytes = state->kind->peak_bytes,
                              .record = record};
 }
 
-/* Steps that overlap end one behind the other, not at equal distances: a step is the mean of many,
- * from there on. 0: the last one counts. */
-static int input_warm_up(const struct sim_input *input) {
-    return input->program->ahead > 0 ? 2 * input->program->grid.stages : 0;
-}
-
 /* Means and maxima over all ranks, each run standing for those like it. */
 static void sum_up(const struct sim *sim, struct sim_result *result) {
-    int last = sim->input->steps - 1, ranks = sim->input->program->ranks;
+    int last = sim->input->steps - 1, from = first_measured(sim->input),
+        ranks = sim->input->program->ranks;
     double busy = 0, span = 0;
     result->first_step = sim->step_end[0];
     result->begin = last > 0 ? sim->step_end[last - 1] : 0;
-    result->step = sim->step_end[last] - result->begin;
-    int from = input_warm_up(sim->input);
-    if (from > 0 && from <= last)
-        result->step = (sim->step_end[last] - sim->step_end[from - 1]) / (last + 1 - from);
+    result->step =
+        (sim->step_end[last] - (from > 0 ? sim->step_end[from - 1] : 0)) / (last + 1 - from);
     result->mean = last > 0 ? (sim->step_end[last] - sim->step_end[0]) / last : result->step;
     result->instructions = sim->instructions;
     for (int r = 0; r < result->run_count; r++) {
@@ -392,6 +393,7 @@ static void sum_up(const struct sim *sim, struct sim_result *result) {
         if (rank->last - rank->first > span) span = rank->last - rank->first;
         if (rank->peak_bytes > result->peak_bytes) result->peak_bytes = rank->peak_bytes;
     }
+    if (from < last && span > result->step) span = result->step; /* the last body was a long one */
     result->bubble = result->step > 0 ? 1 - busy / (ranks * result->step) : 0;
     result->span_bubble = span > 0 ? 1 - busy / (ranks * span) : 0;
 }

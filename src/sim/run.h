@@ -79,12 +79,13 @@ struct sim_record {
 /* A rank that was run. */
 struct sim_rank {
     int rank, like;     /* how many do the same, with it */
-    double busy;        /* in passes, in a step */
     double first, last; /* begin and end of its passes in the last step */
-    double exposed;     /* time in the last step that it waits while its data moves, or copies */
-    double waits;       /* time that it waits for others beyond that */
-    double end;         /* of the last step */
-    int64_t peak_bytes; /* of slots and what is fixed */
+    /* In a step; where steps overlap the mean of those that `step` of the result is the mean of. */
+    double busy;               /* in passes */
+    double exposed;            /* time that it waits while its data moves, or copies */
+    double waits;              /* time that it waits for others beyond that */
+    double end;                /* of the last step */
+    int64_t peak_bytes;        /* of slots and what is fixed */
     struct sim_record *record; /* per instruction of the body, and the end; NULL: not kept */
 };
 

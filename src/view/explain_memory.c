@@ -46,9 +46,12 @@ static void print_memory(const struct planned_run *planned, FILE *out) {
     row(out, "memory", "%s predicted peak%s:%s", text_size((int64_t)all, size), of, parts);
 }
 
+/* Ranks that train are on this machine, whatever --cluster describes. */
 static void print_machine(const struct planned_run *planned, FILE *out) {
     char size[TEXT_BYTES];
-    if (planned->local_ranks > 1 && !planned->costs->cluster)
+    bool here = !planned->costs->cluster || planned->costs->simulated ||
+                planned->options.command == COMMAND_TRAIN;
+    if (planned->local_ranks > 1 && here)
         row(out, "machine", "%s for the %d ranks of this machine",
             text_size((int64_t)planned_machine_bytes(planned), size), planned->local_ranks);
 }

@@ -155,17 +155,18 @@ static void print_laws(const struct view_forecast *view, FILE *out) {
 static void print_unequal(const struct view_forecast *view, int columns, FILE *out) {
     const struct forecast_unequal *unequal = &view->unequal;
     char step[TEXT_BYTES], same[TEXT_BYTES], mean[TEXT_BYTES + 16] = "";
-    bool overlaps = view->planned->plan->program->ahead > 0;
+    bool overlaps = view->planned->plan->program->ahead > 0,
+         many_replicas = view->planned->plan->config.grid.replicas > 1;
     if (!unequal->are) return;
-    if (unequal->steps > 1) snprintf(mean, sizeof mean, " (mean of %d)", unequal->steps);
+    if (unequal->steps > 1) snprintf(mean, sizeof mean, " on average of %d steps", unequal->steps);
     SCOPED_FREE char *words =
         mem_format("a step takes %s%s, %.3g times the %s that it takes with equal ranks: under %s "
                    "%s",
                    time_text(view, unequal->step, step), mean, unequal->step / unequal->same,
                    time_text(view, unequal->same, same), view->planned->options.strategy,
-                   overlaps ? "a pipeline goes at the pace of its slowest rank, and those of all "
-                              "replicas wait for one another"
-                            : "every step waits for its slowest rank");
+                   !overlaps       ? "every step waits for its slowest rank"
+                   : many_replicas ? "all pipelines go at the pace of the slowest rank"
+                                   : "a pipeline goes at the pace of its slowest rank");
     SCOPED_FREE char *other =
         unequal->unflushed > 0 && unequal->unflushed < unequal->step
             ? mem_format("%s; pipedream-2bw, which is never flushed and trains with weights one "
@@ -175,17 +176,33 @@ static void print_unequal(const struct view_forecast *view, int columns, FILE *o
     text_entry(out, "unequal", columns, other ? other : words);
 }
 
+/* Which step it is, where laws make each another one. */
+static void name_step(const struct view_forecast *view, char *text, size_t bytes) {
+    const struct program *program = view->planned->plan->program;
+    int stages = program->grid.stages;
+    *text = 0;
+    if (view->unequal.steps < 2) return;
+    if (program->ahead > 0)
+        snprintf(text, bytes,
+                 ", the mean of steps %d to %d of a run: laws change from step to step",
+                 2 * stages + 1, 4 * stages);
+    else
+        snprintf(text, bytes, ", step %d of a run: laws change from step to step", FORECAST_STEPS);
+}
+
 static void print_step(const struct view_forecast *view, FILE *out) {
     const struct forecast *forecast = &view->forecast;
-    char step[TEXT_BYTES], low[TEXT_BYTES], high[TEXT_BYTES], first[TEXT_BYTES], rate[TEXT_BYTES];
+    char step[TEXT_BYTES], low[TEXT_BYTES], high[TEXT_BYTES], first[TEXT_BYTES], rate[TEXT_BYTES],
+        which[TEXT_BYTES + 48];
     double percent = 100 * forecast->result.first_step / forecast->result.step - 100;
     time_text(view, forecast->result.step, step);
     time_text(view, forecast->result.first_step, first);
+    name_step(view, which, sizeof which);
     if (forecast->low < forecast->high)
         row(out, "step", "%s, with 90%% probability from %s to %s", step,
             time_text(view, forecast->low, low), time_text(view, forecast->high, high));
     else
-        row(out, "step", "%s", step);
+        row(out, "step", "%s%s", step, which);
     if (fabs(percent) > 0.1) row(out, "", "the first one takes %s", first);
     if (!forecast->units)
         row(out, "throughput", "%s samples a second",

@@ -56,14 +56,12 @@ int drawing_kind(struct drawing *drawing, int op) {
     return *kind - 1;
 }
 
-/* --- a rank --- */
-
 /* --- steps that overlap --- */
 
-/* Of a pipeline that is never flushed each rank's last body is at another time. What lies between
- * is drawn as well: bodies follow one another at the distance of a step, so the last one is drawn
- * as often as it fits, earlier and later, into a window of as many steps as are under way at once.
- */
+/* In a pipeline that is never flushed each rank runs its last body at another time. What lies
+ * between is drawn as well: bodies follow one another at the distance of a step, so the last one is
+ * drawn as often as it fits, earlier and later, into a window of as many steps as are under way at
+ * once. */
 struct window {
     double begin, end, step;
 };
@@ -72,11 +70,38 @@ static bool overlaps(const struct drawing *drawing) {
     return drawing->view->planned->plan->program->ahead > 0;
 }
 
+int drawing_steps(const struct drawing *drawing) {
+    return drawing->view->planned->plan->program->ahead + 1;
+}
+
+/* Bodies that reach into the window end at most `ahead` steps before its end, or behind it; one
+ * more on either side is cut off. */
+int32_t drawing_id(const struct drawing *drawing, int32_t id, int64_t body) {
+    return overlaps(drawing) ? id + (int32_t)(body + drawing_steps(drawing) + 1) * drawing->ids
+                             : id;
+}
+
+int32_t drawing_micro(const struct drawing *drawing, int32_t micro, int64_t body) {
+    const struct program *program = drawing->view->planned->plan->program;
+    if (!overlaps(drawing)) return micro;
+    int64_t number = (body + program->ahead) * program->micro_batches + micro;
+    return number < 0 ? TIMELINE_NONE : (int32_t)number;
+}
+
+static int32_t ids_of(const struct program *program) {
+    int32_t most = 0;
+    for (int k = 0; k < program->kind_count; k++)
+        for (int i = 0; i < program->kinds[k].list[LIST_BODY].count; i++)
+            if (program->kinds[k].list[LIST_BODY].items[i].id > most)
+                most = program->kinds[k].list[LIST_BODY].items[i].id;
+    return most + 1;
+}
+
 static struct window window_of(const struct drawing *drawing) {
     struct window window = {.step = drawing->result->step};
     for (int r = 0; r < drawing->result->run_count; r++)
         if (drawing->result->rank[r].end > window.end) window.end = drawing->result->rank[r].end;
-    window.begin = window.end - (drawing->view->planned->plan->program->ahead + 1) * window.step;
+    window.begin = window.end - drawing_steps(drawing) * window.step;
     return window;
 }
 
@@ -88,50 +113,57 @@ static void copies_of(const struct drawing *drawing, int run, int *first, int *l
     *first = *last = 0;
     if (!overlaps(drawing) || window.step <= 0) return;
     *last = (int)floor((window.end - rank->end) / window.step + 1e-9) + 1;
-    *first = *last - drawing->view->planned->plan->program->ahead - 2;
+    *first = *last - drawing_steps(drawing) - 1;
 }
 
-/* False: nothing of it is in the window. */
+/* False: nothing of it is in the window, or no more than rounding leaves there. */
 static bool clip_to_window(const struct drawing *drawing, struct timeline_interval *interval) {
     if (!overlaps(drawing)) return true;
     struct window window = window_of(drawing);
-    int64_t begin = whole(drawing, window.begin), end = whole(drawing, window.end);
+    int64_t begin = whole(drawing, window.begin), end = whole(drawing, window.end),
+            rounding = whole(drawing, window.step * 1e-6);
+    if (interval->end - begin <= rounding || end - interval->begin <= rounding) return false;
     if (interval->begin < begin) interval->begin = begin;
     if (interval->end > end) interval->end = end;
     return interval->begin < interval->end;
 }
 
-/* The same in another step. */
-static void move_interval(const struct drawing *drawing, int steps,
-                          struct timeline_interval *interval) {
-    const struct program *program = drawing->view->planned->plan->program;
-    int64_t by = whole(drawing, steps * drawing->result->step);
-    if (!overlaps(drawing)) return;
-    interval->begin += by;
-    interval->end += by;
-    if (interval->micro != TIMELINE_NONE)
-        interval->micro +=
-            (drawing->view->forecast.input.steps - 1 + steps) * program->micro_batches;
-    interval->cause_row = interval->cause_id = TIMELINE_NONE;
+/* Where steps overlap one body is recorded, so a cause that came later than what it let begin is
+ * the one of the body before. */
+static bool is_of_body_before(const struct drawing *drawing, const struct sim_record *record) {
+    const struct sim_record *cause =
+        &drawing->result->rank[record->cause_run].record[record->cause_at];
+    return record->cause_before || (overlaps(drawing) && cause->issued >= record->issued);
 }
 
-static struct timeline_interval interval_of(struct drawing *drawing, int run, int at) {
+static void set_cause(const struct drawing *drawing, const struct sim_record *record, int steps,
+                      struct timeline_interval *interval) {
+    if (record->cause_run < 0) return;
+    bool before = is_of_body_before(drawing, record);
+    if (before && !overlaps(drawing)) return;
+    interval->cause_row = record->cause_run;
+    interval->cause_id = drawing_id(
+        drawing, body_of(drawing, record->cause_run)->items[record->cause_at].id, steps - before);
+}
+
+/* Of the body that is so many steps behind the recorded one. */
+static struct timeline_interval interval_of(struct drawing *drawing, int run, int at, int steps) {
     const struct sim_record *record = &drawing->result->rank[run].record[at];
     const struct instr *instr = &body_of(drawing, run)->items[at];
     bool staged = instr_row(instr)->operands[0] == 's',
          micro = staged && instr_row(instr)->needs != NULL;
+    int64_t by = whole(drawing, steps * drawing->result->step);
     char text[INSTR_TEXT_BYTES];
-    struct timeline_interval interval = {.begin = whole(drawing, record->begin),
-                                         .end = whole(drawing, record->end),
-                                         .kind = drawing_kind(drawing, instr->op),
-                                         .stage = staged ? instr->stage : TIMELINE_NONE,
-                                         .micro = micro ? instr->micro : TIMELINE_NONE,
-                                         .id = instr->id,
-                                         .cause_row = record->cause_run,
-                                         .cause_id = TIMELINE_NONE};
-    if (record->cause_before) interval.cause_row = TIMELINE_NONE;
-    if (record->cause_run >= 0 && !record->cause_before)
-        interval.cause_id = body_of(drawing, record->cause_run)->items[record->cause_at].id;
+    struct timeline_interval interval = {
+        .begin = whole(drawing, record->begin) + by,
+        .end = whole(drawing, record->end) + by,
+        .kind = drawing_kind(drawing, instr->op),
+        .stage = staged ? instr->stage : TIMELINE_NONE,
+        .micro = micro ? drawing_micro(drawing, instr->micro, steps) : TIMELINE_NONE,
+        .id = drawing_id(drawing, instr->id, steps),
+        .cause_row = TIMELINE_NONE,
+        .cause_id = TIMELINE_NONE};
+    set_cause(drawing, record, steps, &interval);
     if (drawing->texts)
         interval.text =
             arena_text(&drawing->arena, instr_text(instr, drawing->result->rank[run].rank, text));
@@ -160,9 +192,8 @@ static void add_intervals(struct drawing *drawing, int run, const bool *critical
         int at = i % count, steps = first + i / count;
         const struct sim_record *record = &drawing->result->rank[run].record[at];
         if (record->end <= record->begin) continue;
-        interval[kept] = interval_of(drawing, run, at);
+        interval[kept] = interval_of(drawing, run, at, steps);
         interval[kept].critical = critical[at] && steps == 0;
-        move_interval(drawing, steps, &interval[kept]);
         kept += clip_to_window(drawing, &interval[kept]);
     }
     drawing->lane[run].interval = interval;
@@ -281,6 +312,7 @@ static void set_timeline(struct drawing *drawing) {
         (struct timeline){.title = drawing->title,
                           .subtitle = drawing->subtitle,
                           .subtitle_count = drawing->scale > 1 ? 2 : 1,
+                          .steps = drawing_steps(drawing),
                           .unit = drawing->view->forecast.units ? TIMELINE_UNITS : TIMELINE_NS,
                           .kind = drawing->kind,
                           .kind_count = (size_t)drawing->kind_count,
@@ -300,8 +332,9 @@ void drawing_open(const struct view_forecast *view, struct drawing *out) {
     *out = (struct drawing){.view = view,
                             .result = &forecast->result,
                             .scale = scale_of(view),
-                            .texts = forecast->result.instructions / forecast->input.steps <=
-                                     DRAW_TEXTS};
+                            .texts =
+                                forecast->result.instructions / forecast->input.steps <= DRAW_TEXTS,
+                            .ids = ids_of(view->planned->plan->program)};
     fill(out);
     set_texts(out);
     set_timeline(out);

@@ -10,6 +10,8 @@ proves() { code=$1 part=$2 && shift 2 && tells "$code" "$part" check "$@"; } # C
     proves 0 '4 ranks, 2 stages x 2 replicas, 4 micro-batches each' $mlp --strategy 1f1b --stages 2 --replicas 2 --micro-batches 4
     proves 0 '4 ranks, 2 in a pipeline x 2 replicas, 4 micro-batches each' $mlp --strategy zbv --stages 2 --replicas 2 --micro-batches 4
     proves 0 '"proved": true' $mlp --json
+    proves 0 'read one version of the weights, at most 2 updates old' $mlp --strategy pipedream --stages 3
+    proves 0 '"staleness": 1' $mlp --strategy pipedream-2bw --stages 3 --micro-batches 4 --json
     proves 2 "--strategy: 'waltz' is not allowed" $mlp --strategy waltz
     proves 2 'one would be empty' $mlp --strategy gpipe --stages 200
 }

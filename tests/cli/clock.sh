@@ -52,6 +52,10 @@ sys.exit(abs(took - told) > 1)
 END
 cmp two.yml clustered/clock-1-two.yml || say "no copy of the cluster"
 mkdir elsewhere && mv two.yml elsewhere/same.yml
+"$STRETTO" train --resume --steps 5 --quiet --out clustered 2>err && say "a cluster that is gone is found"
+grep -q 'the run has a copy of it, clustered/clock-1-two.yml' err || say "the copy is not named: $(cat err)"
+cp -R clustered kept && "$STRETTO" train --resume --steps 5 --cluster kept/clock-1-two.yml --quiet --out kept 2>err || say "the copy is not taken: $(cat err)"
+[ "$(ls kept | grep -c clock-)" = 1 ] || say "a copy of the copy: $(ls kept)"
 "$STRETTO" train --resume --steps 5 --cluster elsewhere/same.yml --quiet --out clustered 2>err || say "the same cluster by another name: $(cat err)"
 sed 's/gflops_per_s: 1,/gflops_per_s: 2,/' elsewhere/same.yml >other.yml
 "$STRETTO" train --resume --steps 6 --cluster other.yml --quiet --out clustered 2>err && say "another cluster is taken at --resume"

@@ -72,6 +72,9 @@ cluster large.yml 1000000 1000000
 [ $? = 5 ] && grep -q 'ranks of this machine would need' err || say "this machine holds terabytes? $(cat err)"
 "$STRETTO" explain $large -n 4 --cluster large.yml >out 2>err || say "the cluster's memory does not count: $(cat err)"
 ! grep -q 'of this machine' out || say "a cluster's ranks are no ranks of this machine: $(cat out)"
+cluster mine.yml 64 64
+"$STRETTO" explain --model mlp --threads 1 --strategy ddp -n 4 --clock virtual --cluster mine.yml >out 2>err || say "virtual: $(cat err)"
+grep -q '^machine .* for the 4 ranks of this machine' out || say "in virtual time a cluster's ranks run on this machine: $(cat out)"
 
 # --memory-limit wins, with and without a cluster.
 judged 0 'yes: .* --memory-limit, which stands in for the memory in tiny.yml, is 1.0 GiB' --cluster tiny.yml --memory-limit 1G

@@ -43,6 +43,16 @@ pipes="--model vit-micro --data synthetic --threads 1 --stages 4 --micro-batches
 other=$(tr -s ' \n' '  ' <screen | sed -n 's/.*one update old, would take \([0-9.]* [a-z]*\).*/\1/p')
 told=$("$STRETTO" simulate $pipes --strategy pipedream-2bw 2>/dev/null | sed -n 's/^step  *//p')
 [ -n "$told" ] && [ "$other" = "$told" ] || say "2bw would take $other, and not $told"
+# Where laws change from step to step it is said which one is told.
+"$STRETTO" simulate --model mlp --data synthetic --strategy ddp -n 2 --hetero base=20ms,transient=0.5:10ms >screen 2>err || say "simulate: $(cat err)"
+grep -q '^step .*, step 3 of a run: laws change' screen && tr -s ' \n' '  ' <screen | grep -q 'a step takes [0-9.]* ms on average of 200 steps' || say "which step is it? $(cat screen)"
+# What ranks do in a step is of the steps whose mean is told, also where the last one was long.
+"$STRETTO" simulate --model vit-micro --data synthetic --threads 1 --strategy pipedream --stages 3 --hetero base=20ms,transient=0.5:10ms --json >told 2>err || say "simulate: $(cat err)"
+python3 - <<'END' || say "a bubble below 0, or a span bubble above it: $(cat told)"
+import json, sys
+told = json.load(open("told"))
+sys.exit(not (0 < told["span_bubble"] <= told["bubble"] and all(rank["busy"] < told["step"] for rank in told["rank"])))
+END
 "$STRETTO" train "$@" --strategy ddp -n 2 --resume --steps 9 --hetero base=10ms --out slow 2>err || say "resume: $(cat err)"
 grep -q hetero err || say "other laws at --resume are not told: $(cat err)"
 grep -q "trace=$(pwd -P)/speeds.csv:2" ddp__n_2-law/config.yml || grep -q "trace=.*/speeds.csv:2" ddp__n_2-law/config.yml || say "config.yml: $(grep hetero ddp__n_2-law/config.yml)"

@@ -8,6 +8,37 @@ command -v python3 >/dev/null || { echo "skipped: no python3"; exit 0; }
     --data synthetic:size=8,count=88,test_count=8 --steps 8 --json >plan || exit 1
 "$STRETTO" explain --model mlp --device ref --costs f=1,b=2 --json | grep -q '"predicted_step_ms": null' ||
     { echo "units are told as ms"; exit 1; }
+# A pipeline that is never flushed is shown full, forecast and measurement from the end of one step to the end of another. In
+# virtual time both are the same. With ranks in one process one peak is predicted.
+"$STRETTO" train --model mlp --device ref --threads 1 --strategy pipedream --stages 3 --batch 6 --data synthetic:size=8,count=96,test_count=8 \
+    --steps 12 --eval-every never --save-every never --clock virtual --hetero base=3ms --quiet --out ahead || exit 1
+"$STRETTO" train --model mlp --device ref --threads 1 --strategy pipedream --stages 3 --batch 6 --data synthetic:size=8,count=96,test_count=8 \
+    --steps 4 --eval-every never --save-every never --spawn threads --quiet --out short 2>/dev/null || exit 1
+python3 - <<'END' || exit 1
+import json, re
+page = open("ahead/report.html").read()
+assert "Timeline of steps 8 to 10:" in page, re.findall("Timeline of [^<]*", page)
+assert re.search("<li>The 3 steps that are drawn took [0-9.]+ ms, as predicted.", page), re.findall("<li>[^<]*", page)
+data = json.loads(re.search('class="tl-data">(.*?)</script>', page, re.S).group(1))
+kinds = [kind[0] for kind in data["kinds"]]
+def passes(lane):
+    at, begin, out = 0, 0, []
+    for i in range(len(lane["b"]) // 3):
+        begin += lane["b"][3 * i]
+        at = lane["id"][i] + at
+        kind, micro = lane["b"][3 * i + 2] // (data["micros"] + 1) % len(kinds), lane["b"][3 * i + 2] % (data["micros"] + 1) - 1
+        if kinds[kind] in "FB": out.append((kinds[kind], micro, at, round(begin / 1e4)))
+    return sorted(out)
+for rank in range(3):
+    predicted, measured = [passes(version["lanes"][rank]) for version in data["versions"]]
+    assert predicted == measured and len(predicted) >= 6, (rank, predicted, measured)
+assert data["micros"] <= 6, data["micros"]
+peak = json.load(open("ahead/summary.json"))["predicted_peak_bytes"][0] / 2**20
+assert len(re.findall("%.1f MiB" % peak, page)) > 3 and "Peak memory of a rank</dt>" in page
+shown = re.search("Peak memory of a rank</dt>.*?second\">([0-9.]+) MiB", page).group(1)
+assert shown == "%.1f" % peak, (shown, peak)
+assert "the trace has no 4 steps in a row with the pipeline full" in open("short/report.html").read()
+END
 python3 - run/report.html <<'END' || exit 1
 import json, re, sys
 page = open(sys.argv[1]).read()

@@ -75,6 +75,20 @@ several="--model resnet20 --data synthetic:count=96,test_count=8,size=8 --batch 
     "$STRETTO" train --model resnet8 --data synthetic:count=26,test_count=8,size=8 --batch 12 --micro-batches 2 --sync-bn \
         $common --steps 20 -n 2 --out shared || exit 1
 }
+# A pipeline that is never flushed: each instruction once in the step that it belongs to, also where the pipeline is filled and
+# drained; each message with both ends.
+"$STRETTO" train --model mlp --data synthetic:count=96,test_count=8,size=8 --batch 8 $common --eval-every 5 --steps 12 --trace 1-12 \
+    --strategy pipedream --stages 3 --spawn threads --out ahead || exit 1
+awk '
+function number(key) { return match($0, "\"" key "\":[0-9.]+") ? substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) : "" }
+/"ph":"X"/ && !/"name":"await/ { times[number("pid") " step " number("step") " #" number("id") (/"name":"post/ ? " posted" : "")]++ }
+/"name":"message"/ { match($0, /"id":"[^"]*"/); ends[substr($0, RSTART, RLENGTH)] += /"ph":"s"/ ? 1 : 100 }
+END {
+    for (i in times) if (times[i] != 1) { print "rank " i ": " times[i] " times"; bad = 1 }
+    for (i in ends) { messages++; if (ends[i] != 101) { print i ": not one send and one receive"; bad = 1 } }
+    if (messages != 12 * 4) { print messages " messages"; bad = 1 }
+    exit bad
+}' ahead/trace.json || { echo "ahead: trace.json"; exit 1; }
 grep -q '"dropped_events":0}' shared/trace.json || { echo "shared: events were lost"; exit 1; }
 for name in 'await F' 'await B' STATS_F 'await STATS_B'; do
     grep -q "\"name\":\"$name\"" shared/trace.json || { echo "shared: no $name"; exit 1; }

@@ -96,7 +96,8 @@ static struct trace_message message_of(enum instr_op op, int stage, int micro,
                                        const struct grid *grid, int replica) {
     struct instr instr = make(op, 1);
     instr.stage = stage, instr.micro = micro;
-    return events_message(&instr, grid, grid_owner(grid, stage, replica));
+    struct program program = {.grid = *grid, .micro_batches = 8};
+    return events_message(&instr, &program, grid_owner(grid, stage, replica));
 }
 
 /* Both ends of a message name the same channel, and no two channels are one. */

@@ -53,7 +53,7 @@ static void tell(int rank, enum instr_op op, int64_t begin_ns, int64_t end_ns) {
     const struct instr *instr = first_of(rank, op);
     bool posts = instr_row(instr)->queue == QUEUE_COMM;
     struct trace_event event = (posts ? events_posted : events_ran)(instr, 0, begin_ns, end_ns);
-    event.message = events_message(instr, &planned.plan->program->grid, rank);
+    event.message = events_message(instr, planned.plan->program, rank);
     trace_record(traces[rank], &event);
 }
 
