@@ -1,0 +1,405 @@
+/* See bound.h. */
+#include "planner/bound.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/state_layout.h"
+#include "program/pipeline.h"
+
+void planner_bounds_new(const struct planner_input *input, const struct run_config *base,
+                        struct plan_pool *pool, struct planner_bounds *out) {
+    *out = (struct planner_bounds){.input = input,
+                                   .base = base,
+                                   .pool = pool,
+                                   .costs = *input->costs,
+                                   .classes = cost_class_count(input->costs)};
+    out->costs.crowd = 0;
+}
+
+static void split_free(struct planner_split *split) {
+    partition_free(&split->partition);
+    free(split->forward);
+    free(split->input);
+    free(split->weight);
+    free(split->kept_bytes);
+    free(split->param_bytes);
+    free(split);
+}
+
+void planner_bounds_free(struct planner_bounds *bounds) {
+    for (int g = 0; g < bounds->graph_count; g++) cost_table_free(&bounds->graph[g].table);
+    for (int s = 0; s < bounds->split_count; s++) split_free(bounds->split[s]);
+    free(bounds->graph);
+    free(bounds->split);
+    *bounds = (struct planner_bounds){0};
+}
+
+/* --- graphs --- */
+
+static double whole_ns(const struct planner_bounds *bounds, const struct planner_graph *graph,
+                       int class) {
+    struct cost_device device = {class, 1};
+    struct cost_devices on = {.item = &device, .count = 1, .in_step = true};
+    double sum = 0;
+    for (int n = 0; n < graph->graph->node_count; n++) sum += cost_node_ns(&graph->table, &on, n);
+    (void)bounds;
+    return sum;
+}
+
+static enum status find_graph(struct planner_bounds *bounds, int64_t samples, int *out) {
+    for (*out = 0; *out < bounds->graph_count; (*out)++)
+        if (bounds->graph[*out].samples == samples) return STATUS_OK;
+    struct planner_graph graph = {.samples = samples};
+    TRY(plan_pool_graph(bounds->pool, bounds->base, samples, &graph.graph));
+    cost_table_new(&bounds->costs, graph.graph, &graph.table);
+    for (int c = 0; c < bounds->classes; c++) {
+        double ns = whole_ns(bounds, &graph, c);
+        if (c == 0 || ns < graph.least_ns) graph.least_ns = ns;
+    }
+    bounds->graph = mem_grow(bounds->graph, &bounds->graph_capacity,
+                             (size_t)bounds->graph_count + 1, sizeof *bounds->graph);
+    bounds->graph[bounds->graph_count++] = graph;
+    return STATUS_OK;
+}
+
+static int64_t samples_of(const struct planner_bounds *bounds,
+                          const struct planner_choice *choice) {
+    return bounds->input->options->batch / choice->replicas / choice->micro_batches;
+}
+
+/* --- splits --- */
+
+static void time_split(const struct planner_bounds *bounds, struct planner_split *split,
+                       const struct ranges *ranges) {
+    const struct cost_table *table = &bounds->graph[split->graph].table;
+    size_t times = (size_t)bounds->classes * (size_t)split->count;
+    split->forward = MEM_ARRAY(double, times);
+    split->input = MEM_ARRAY(double, times);
+    split->weight = MEM_ARRAY(double, times);
+    for (int i = 0; i < bounds->classes * split->count; i++) {
+        struct cost_device device = {i / split->count, 1};
+        struct cost_devices on = {.item = &device, .count = 1, .in_step = true};
+        int stage = i % split->count;
+        split->forward[i] = cost_pass_ns(table, &on, ranges, stage, COST_PASS_F);
+        split->input[i] = cost_pass_ns(table, &on, ranges, stage, COST_PASS_I);
+        split->weight[i] = cost_pass_ns(table, &on, ranges, stage, COST_PASS_W);
+    }
+}
+
+static void weigh_split(struct planner_split *split) {
+    split->kept_bytes = MEM_ARRAY(size_t, split->count);
+    split->param_bytes = MEM_ARRAY(size_t, split->count);
+    for (int s = 0; s < split->count; s++) {
+        split->kept_bytes[s] = split->partition.chunks[s].kept_bytes;
+        split->param_bytes[s] =
+            (size_t)state_bytes(split->partition.chunks[s].param_elements);
+    }
+}
+
+static bool same_cuts(const struct planner_split *a, const struct planner_split *b) {
+    return a->graph == b->graph && a->count == b->count &&
+           memcmp(a->partition.cuts, b->partition.cuts,
+                  (size_t)(a->count - 1) * sizeof *a->partition.cuts) == 0;
+}
+
+/* The default balance keeps its row, whichever is asked for first. */
+static int split_like(const struct planner_bounds *bounds, const struct planner_split *split) {
+    for (int s = 0; s < bounds->split_count; s++)
+        if (bounds->split[s]->balance != split->balance && same_cuts(bounds->split[s], split))
+            return s;
+    return -1;
+}
+
+static enum status make_split(struct planner_bounds *bounds, int graph, int count, int balance,
+                              struct planner_split **out) {
+    const struct run_config *base = bounds->base;
+    struct partition_config config = {.chunks = count,
+                                      .balance = (enum balance)balance,
+                                      .cut = base->cut,
+                                      .cut_count = base->cut_count,
+                                      .grads = 1,
+                                      .states = base->optimizer->state_count};
+    const struct planner_graph *of = &bounds->graph[graph];
+    SCOPED(ranges_free) struct ranges ranges = {0};
+    struct planner_split *split = MEM_NEW(struct planner_split);
+    *split = (struct planner_split){.graph = graph, .count = count, .balance = (int8_t)balance};
+    if (balance == BALANCE_TIME && bounds->costs.section) config.node_ns = of->table.ns;
+    enum status status = partition_new(of->graph, &config, &split->partition);
+    if (status == STATUS_OK)
+        status = ranges_new(of->graph, split->partition.cuts, count - 1, &ranges);
+    if (status != STATUS_OK) {
+        split_free(split);
+        return status;
+    }
+    time_split(bounds, split, &ranges);
+    weigh_split(split);
+    split->like = split_like(bounds, split);
+    *out = split;
+    return STATUS_OK;
+}
+
+static enum status find_split(struct planner_bounds *bounds, int graph, int count, int balance,
+                              struct planner_split **out) {
+    for (int s = 0; s < bounds->split_count; s++) {
+        struct planner_split *split = bounds->split[s];
+        if (split->graph != graph || split->count != count || split->balance != balance) continue;
+        *out = split;
+        return STATUS_OK;
+    }
+    TRY(make_split(bounds, graph, count, balance, out));
+    bounds->split = mem_grow(bounds->split, &bounds->split_capacity,
+                             (size_t)bounds->split_count + 1, sizeof *bounds->split);
+    bounds->split[bounds->split_count++] = *out;
+    return STATUS_OK;
+}
+
+/* --- bounds --- */
+
+/* Ranks of this machine share its cores. */
+static double crowd_of(const struct planner_bounds *bounds, const struct planner_choice *choice) {
+    const struct planner_input *input = bounds->input;
+    double threads = (double)choice->ranks * input->threads, each = threads / input->cores;
+    bool rules = !bounds->costs.cluster && !bounds->costs.section;
+    return rules && input->cores > 0 && each > 1 ? each : 1;
+}
+
+static bool keeps_none(const struct planner_choice *choice) {
+    return choice->recompute == RECOMPUTE_ALWAYS || choice->recompute == RECOMPUTE_ALWAYS_BLOCK;
+}
+
+enum status planner_bound_whole(struct planner_bounds *bounds, struct planner_row *row) {
+    const struct planner_choice *choice = &row->choice;
+    int graph;
+    TRY(find_graph(bounds, samples_of(bounds, choice), &graph));
+    row->step_ns = bounds->graph[graph].least_ns * choice->micro_batches / choice->stages *
+                   crowd_of(bounds, choice);
+    return STATUS_OK;
+}
+
+/* A position with its devices in all replicas: the slowest counts, since replicas meet once a
+ * step. */
+struct position {
+    const struct planner_bounds *bounds;
+    const struct planner_split *split;
+    struct cost_devices on;
+};
+
+static double of_stage(const struct position *at, const double *times, int stage) {
+    double most = 0;
+    for (int i = 0; i < at->on.count; i++) {
+        double ns = times[at->on.item[i].class * at->split->count + stage] *
+                    at->on.item[i].slowness;
+        if (ns > most) most = ns;
+    }
+    return most;
+}
+
+/* What all positions of a candidate are judged with. */
+struct judged {
+    struct planner_bounds *bounds;
+    const struct planner_choice *choice;
+    const struct planner_split *split;
+    struct grid grid;
+    struct cost_net net;
+    struct costs costs;
+    double crowd;
+};
+
+static void devices_at(const struct judged *judged, int position, struct cost_devices *out) {
+    const struct grid *grid = &judged->grid;
+    out->in_step = true;
+    for (int r = 0; r < grid->replicas; r++) {
+        int rank = group_rank(grid, GROUP_PIPELINE, r, position);
+        cost_devices_add(out, cost_device_of(&judged->net, rank));
+        if (!judged->net.cluster) return;
+    }
+}
+
+/* Gradients of a position over its replicas, once a step; half of it where they are scattered,
+ * and parameters are gathered while other work runs. */
+static double comm_ns(const struct judged *judged, int position, int64_t bytes, bool whole) {
+    const struct grid *grid = &judged->grid;
+    struct cost_link slowest = judged->net.group_link;
+    if (grid->replicas == 1) return 0;
+    if (judged->net.cluster) slowest = (struct cost_link){0};
+    for (int r = 0; judged->net.cluster && r < grid->replicas; r++) {
+        int next = r + 1 < grid->replicas ? r + 1 : 0;
+        slowest = cost_slower_link(slowest,
+                                   cost_link(&judged->net, group_rank(grid, GROUP_PIPELINE, r, position),
+                                             group_rank(grid, GROUP_PIPELINE, next, position)));
+    }
+    double part = judged->choice->zero_stage && !whole ? 0.5 : 1;
+    slowest.latency = 0;
+    return cost_group_time(judged->net.collective, slowest, grid->replicas, (double)bytes * part,
+                           COST_SUM);
+}
+
+static double message_ns(const struct judged *judged, const struct position *at, int cut) {
+    const struct grid *grid = &judged->grid;
+    int from = grid_position(grid, cut), to = grid_position(grid, cut + 1);
+    const struct crossing *crossing = judged->split->partition.chunks[cut].crossing;
+    double bytes = (double)(crossing[PHASE_FORWARD].bytes + crossing[PHASE_BACKWARD].bytes);
+    if (from == to) return 0;
+    return 2 * cost_copy_ns(&judged->costs, &at->on, judged->bounds->input->threads, bytes);
+}
+
+struct sums {
+    double busy, early; /* in passes; in those before the last micro-batch's gradients */
+    double comm, late;  /* sums over replicas; the part that STEP awaits */
+    double update;
+    int64_t bytes; /* of gradients */
+};
+
+static void sum_passes(const struct judged *judged, struct position *at, int position,
+                       struct sums *sums) {
+    double micros = judged->choice->micro_batches,
+           forwards = keeps_none(judged->choice) ? 2 * micros : micros;
+    for (int c = 0; c < judged->grid.chunks; c++) {
+        int stage = grid_stage(&judged->grid, position, c);
+        double forward = of_stage(at, judged->split->forward, stage) * judged->crowd,
+               backward = (of_stage(at, judged->split->input, stage) +
+                           of_stage(at, judged->split->weight, stage)) *
+                          judged->crowd;
+        sums->busy += forwards * forward + micros * backward;
+        sums->early += micros * forward + (micros - 1) * backward;
+        sums->bytes += (int64_t)judged->split->param_bytes[stage];
+    }
+}
+
+/* What a position does in a step, whatever the order is. */
+static struct sums sum_position(const struct judged *judged, struct position *at, int position) {
+    const struct planner_choice *choice = judged->choice;
+    const struct run_config *base = judged->bounds->base;
+    struct sums sums = {0};
+    sum_passes(judged, at, position, &sums);
+    double byte_ns = cost_array_ns(&judged->costs, &at->on, judged->bounds->input->threads),
+           adds = (choice->micro_batches - 1) * 3 * (double)sums.bytes * byte_ns,
+           slice = choice->zero_stage ? (double)sums.bytes / choice->replicas : (double)sums.bytes;
+    sums.busy += adds;
+    sums.update = (3 + 2 * base->optimizer->state_count) * slice * byte_ns;
+    sums.comm = comm_ns(judged, position, sums.bytes, true);
+    sums.late = comm_ns(judged, position, sums.bytes, false);
+    return sums;
+}
+
+/* A bound by the first forwards and the last backwards of the stages before each stage; of its own
+ * passes weight gradients may come later. */
+static double chain_ns(const struct judged *judged, struct position *at) {
+    const struct planner_choice *choice = judged->choice;
+    double before = 0, most = 0, again = keeps_none(choice) ? 2 : 1;
+    for (int s = 0; s < judged->split->count; s++) {
+        struct position *here = &at[grid_position(&judged->grid, s)];
+        double forward = of_stage(here, judged->split->forward, s),
+               input = of_stage(here, judged->split->input, s);
+        double own = choice->micro_batches * (again * forward + input) * judged->crowd;
+        if (before + own > most) most = before + own;
+        before += (again * forward + input) * judged->crowd;
+        if (s + 1 < judged->split->count) before += message_ns(judged, here, s);
+    }
+    return most;
+}
+
+static double larger(double a, double b) {
+    return a > b ? a : b;
+}
+
+static bool overlaps(const struct planner_choice *choice) {
+    return choice->schedule >= 0 && pipeline_at(choice->schedule)->older;
+}
+
+/* Gradients are summed once a step, when the last micro-batch has them; those of several chunks
+ * not at once. */
+static bool sums_late(const struct judged *judged) {
+    const struct planner_choice *choice = judged->choice;
+    bool scatters = strcmp(judged->bounds->input->options->zero_accumulate, "scatter") == 0;
+    return judged->grid.chunks == 1 && !overlaps(choice) &&
+           (choice->zero_stage < 2 || !scatters);
+}
+
+static double position_ns(const struct judged *judged, struct position *at, int position) {
+    struct sums sums = sum_position(judged, at, position);
+    double whole = larger(sums.busy + sums.update, sums.comm);
+    return sums_late(judged) ? larger(whole, sums.early + sums.late + sums.update) : whole;
+}
+
+static double bound_ns(const struct judged *judged) {
+    struct position *at = MEM_ARRAY(struct position, judged->grid.stages);
+    double bound = 0;
+    for (int p = 0; p < judged->grid.stages; p++) {
+        at[p] = (struct position){.bounds = judged->bounds, .split = judged->split};
+        devices_at(judged, p, &at[p].on);
+        bound = larger(bound, position_ns(judged, &at[p], p));
+    }
+    if (!overlaps(judged->choice)) bound = larger(bound, chain_ns(judged, at));
+    for (int p = 0; p < judged->grid.stages; p++) cost_devices_free(&at[p].on);
+    free(at);
+    return bound;
+}
+
+/* --- memory --- */
+
+/* Of what a rank keeps of its parameters, the slices that ZeRO leaves it. */
+static double store_bytes(const struct judged *judged, double bytes) {
+    const struct planner_choice *choice = judged->choice;
+    double whole = bytes, slice = bytes / choice->replicas;
+    int states = judged->bounds->base->optimizer->state_count;
+    bool scatters = choice->micro_batches == 1 ||
+                    strcmp(judged->bounds->input->options->zero_accumulate, "scatter") == 0;
+    double params = choice->zero_stage == 3 ? slice : whole,
+           grads = choice->zero_stage >= 2 && scatters ? slice : whole,
+           state = (choice->zero_stage ? slice : whole) * states;
+    return params + grads + state;
+}
+
+static int64_t bound_bytes(const struct judged *judged) {
+    double most = 0;
+    for (int p = 0; p < judged->grid.stages; p++) {
+        double bytes = 0, kept = 0;
+        for (int c = 0; c < judged->grid.chunks; c++) {
+            int stage = grid_stage(&judged->grid, p, c);
+            bytes += (double)judged->split->param_bytes[stage];
+            if (judged->choice->recompute == RECOMPUTE_NEVER)
+                kept += (double)judged->split->kept_bytes[stage];
+        }
+        most = larger(most, store_bytes(judged, bytes) + kept);
+    }
+    return (int64_t)most;
+}
+
+/* --- the whole --- */
+
+static struct grid grid_of(const struct planner_choice *choice, int chunks) {
+    const struct pipeline_schedule *schedule =
+        choice->schedule >= 0 ? pipeline_at(choice->schedule) : NULL;
+    return (struct grid){.stages = choice->stages,
+                         .chunks = chunks,
+                         .replicas = choice->replicas,
+                         .replicas_each = 1,
+                         .v_shape = schedule && schedule->v_shape};
+}
+
+/* auto cuts as it likes. */
+enum status planner_bound_stages(struct planner_bounds *bounds, struct planner_row *row,
+                                 bool *same) {
+    const struct planner_choice *choice = &row->choice;
+    struct planner_split *split;
+    int graph;
+    *same = false;
+    if (choice->chunks == 0) return STATUS_OK;
+    TRY(find_graph(bounds, samples_of(bounds, choice), &graph));
+    TRY(find_split(bounds, graph, choice->stages * choice->chunks, choice->balance, &split));
+    *same = split->like >= 0;
+    struct judged judged = {.bounds = bounds,
+                            .choice = choice,
+                            .split = split,
+                            .grid = grid_of(choice, choice->chunks),
+                            .costs = bounds->costs,
+                            .crowd = crowd_of(bounds, choice)};
+    judged.costs.crowd = judged.crowd;
+    judged.net = cost_net_of(&judged.costs, bounds->input->threads);
+    double ns = bound_ns(&judged);
+    if (ns > row->step_ns) row->step_ns = ns;
+    row->peak_bytes = bound_bytes(&judged);
+    return STATUS_OK;
+}
