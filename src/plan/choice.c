@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "comm/channel.h"
 #include "graph/memory.h"
+#include "plan/pool.h"
 
 enum { MOST_SHAPES = 3 };
 
@@ -241,7 +242,7 @@ static void count_bytes(struct trial *trial) {
 
 static void trial_free(struct trial *trial) {
     ranges_free(&trial->ranges);
-    partition_free(&trial->partition);
+    if (!trial->input || !trial->input->pool) partition_free(&trial->partition);
     free(trial->forward);
     free(trial->backward);
     free(trial->weight);
@@ -257,7 +258,13 @@ static enum status trial_new(const struct choice_input *input, const struct time
     struct partition_config partition = input->partition;
     struct trial trial = {.input = input, .times = times, .shape = *shape, .stages = stages};
     partition.chunks = stages;
-    TRY(partition_new(input->graph, &partition, &trial.partition));
+    const struct partition *shared;
+    if (input->pool) {
+        TRY(plan_pool_partition(input->pool, input->graph, &partition, &shared));
+        trial.partition = *shared;
+    } else {
+        TRY(partition_new(input->graph, &partition, &trial.partition));
+    }
     enum status status = ranges_new(input->graph, trial.partition.cuts, stages - 1, &trial.ranges);
     trial.forward = MEM_ARRAY(double, stages);
     trial.backward = MEM_ARRAY(double, stages);

@@ -63,16 +63,21 @@ enum status graphs_cut(const struct plan *plan, struct micro_plan *micro) {
     TRY(partition_translate(&plan->partition, micro->graph, cuts));
     TRY(ranges_new(micro->graph, cuts, stages - 1, &micro->ranges));
     micro->crossing = MEM_ARRAY(struct crossing, (stages - 1) * PHASE_COUNT + 1);
-    for (int i = 0; i < (stages - 1) * PHASE_COUNT; i++)
-        micro->crossing[i] =
-            ranges_crossing(&micro->ranges, i / PHASE_COUNT, (enum phase)(i % PHASE_COUNT));
+    struct partition_source *source =
+        plan->pool ? plan_pool_source(plan->pool, micro->graph) : NULL;
+    for (int i = 0; i < (stages - 1) * PHASE_COUNT; i++) {
+        int cut = i / PHASE_COUNT;
+        enum phase phase = (enum phase)(i % PHASE_COUNT);
+        micro->crossing[i] = source ? *partition_crossing(source, cuts[cut], phase)
+                                    : ranges_crossing(&micro->ranges, cut, phase);
+    }
     return STATUS_OK;
 }
 
 void graphs_free(const struct plan *plan, struct micro_plan *micro) {
     for (int i = 0; micro->placement && i < plan->chunk_count * FORM_COUNT; i++)
         placement_free(&micro->placement[i]);
-    for (int i = 0; micro->crossing && i < (plan_stages(plan) - 1) * PHASE_COUNT; i++)
+    for (int i = 0; !plan->pool && micro->crossing && i < (plan_stages(plan) - 1) * PHASE_COUNT; i++)
         free(micro->crossing[i].values);
     free(micro->placement);
     free(micro->crossing);

@@ -556,7 +556,7 @@ void plan_free(struct plan **plan) {
     if (!*plan) return;
     free_rank(*plan);
     choice_free(&(*plan)->choice);
-    partition_free(&(*plan)->partition);
+    if (!(*plan)->pool) partition_free(&(*plan)->partition);
     ties_free(&(*plan)->ties);
     stage_buckets_free(&(*plan)->buckets);
     program_free(&(*plan)->program);

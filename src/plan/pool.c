@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "plan/graphs.h"
 
@@ -11,9 +12,16 @@ struct plan_pool {
     struct pooled {
         struct plan_pool_key key;
         struct graph *graph;
+        struct partition_source *source;
     } * item;
     int count;
     size_t capacity;
+    struct pooled_partition {
+        struct partition_config config; /* without what it borrows */
+        struct partition partition;
+    } * *partition;
+    int partition_count;
+    size_t partition_capacity;
 };
 
 enum status plan_pool_new(const struct run_config *config, struct plan_pool **out) {
@@ -26,7 +34,15 @@ enum status plan_pool_new(const struct run_config *config, struct plan_pool **ou
 
 void plan_pool_free(struct plan_pool **pool) {
     if (!*pool) return;
-    for (int i = 0; i < (*pool)->count; i++) graph_free(&(*pool)->item[i].graph);
+    for (int i = 0; i < (*pool)->partition_count; i++) {
+        partition_free(&(*pool)->partition[i]->partition);
+        free((*pool)->partition[i]);
+    }
+    for (int i = 0; i < (*pool)->count; i++) {
+        partition_source_free(&(*pool)->item[i].source);
+        graph_free(&(*pool)->item[i].graph);
+    }
+    free((*pool)->partition);
     free((*pool)->item);
     device_close(&(*pool)->device);
     free(*pool);
@@ -55,7 +71,7 @@ struct graph *plan_pool_find(const struct plan_pool *pool, const struct plan_poo
 void plan_pool_add(struct plan_pool *pool, const struct plan_pool_key *key, struct graph *graph) {
     pool->item =
         mem_grow(pool->item, &pool->capacity, (size_t)pool->count + 1, sizeof *pool->item);
-    pool->item[pool->count++] = (struct pooled){*key, graph};
+    pool->item[pool->count++] = (struct pooled){.key = *key, .graph = graph};
 }
 
 enum status plan_pool_graph(struct plan_pool *pool, const struct run_config *config,
@@ -70,5 +86,41 @@ enum status plan_pool_graph(struct plan_pool *pool, const struct run_config *con
         plan_pool_add(pool, &key, graph);
     }
     *out = graph;
+    return STATUS_OK;
+}
+
+struct partition_source *plan_pool_source(struct plan_pool *pool, const struct graph *graph) {
+    int i = 0;
+    while (i < pool->count && pool->item[i].graph != graph) i++;
+    CHECK(i < pool->count, "a graph of another pool");
+    if (!pool->item[i].source) pool->item[i].source = partition_source_new(graph);
+    return pool->item[i].source;
+}
+
+static bool same_config(const struct partition_config *a, const struct partition_config *b) {
+    return a->chunks == b->chunks && a->balance == b->balance && a->grads == b->grads &&
+           a->states == b->states;
+}
+
+enum status plan_pool_partition(struct plan_pool *pool, const struct graph *graph,
+                                const struct partition_config *config,
+                                const struct partition **out) {
+    for (int i = 0; i < pool->partition_count; i++) {
+        struct pooled_partition *known = pool->partition[i];
+        if (known->partition.graph != graph || !same_config(&known->config, config)) continue;
+        *out = &known->partition;
+        return STATUS_OK;
+    }
+    struct pooled_partition *made = MEM_NEW(struct pooled_partition);
+    made->config = *config;
+    enum status status = partition_from(plan_pool_source(pool, graph), config, &made->partition);
+    if (status != STATUS_OK) {
+        free(made);
+        return status;
+    }
+    pool->partition = mem_grow(pool->partition, &pool->partition_capacity,
+                               (size_t)pool->partition_count + 1, sizeof *pool->partition);
+    pool->partition[pool->partition_count++] = made;
+    *out = &made->partition;
     return STATUS_OK;
 }

@@ -6,6 +6,7 @@
 #define PLAN_POOL_H
 
 #include "plan/config.h"
+#include "plan/partition.h"
 
 struct plan_pool;
 
@@ -34,5 +35,11 @@ struct device *plan_pool_device(const struct plan_pool *pool);
 struct graph *plan_pool_find(const struct plan_pool *pool, const struct plan_pool_key *key);
 /* Local. From now on the pool owns the graph. */
 void plan_pool_add(struct plan_pool *pool, const struct plan_pool_key *key, struct graph *graph);
+/* Local. What all partitions of a graph of the pool are made of, and a partition; the pool owns
+ * both. Cuts by name are the same for all plans. */
+struct partition_source *plan_pool_source(struct plan_pool *pool, const struct graph *graph);
+enum status plan_pool_partition(struct plan_pool *pool, const struct graph *graph,
+                                const struct partition_config *config,
+                                const struct partition **out);
 
 #endif

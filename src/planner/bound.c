@@ -18,7 +18,6 @@ void planner_bounds_new(const struct planner_input *input, const struct run_conf
 }
 
 static void split_free(struct planner_split *split) {
-    partition_free(&split->partition);
     free(split->forward);
     free(split->input);
     free(split->weight);
@@ -125,7 +124,9 @@ static enum status make_split(struct planner_bounds *bounds, int graph, int coun
     struct planner_split *split = MEM_NEW(struct planner_split);
     *split = (struct planner_split){.graph = graph, .count = count, .balance = (int8_t)balance};
     if (balance == BALANCE_TIME && bounds->costs.section) config.node_ns = of->table.ns;
-    enum status status = partition_new(of->graph, &config, &split->partition);
+    const struct partition *shared;
+    enum status status = plan_pool_partition(bounds->pool, of->graph, &config, &shared);
+    if (status == STATUS_OK) split->partition = *shared;
     if (status == STATUS_OK)
         status = ranges_new(of->graph, split->partition.cuts, count - 1, &ranges);
     if (status != STATUS_OK) {
