@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "plan/state_layout.h"
-#include "program/pipeline.h"
+#include "program/replay.h"
 
 void planner_bounds_new(const struct planner_input *input, const struct run_config *base,
                         struct plan_pool *pool, struct planner_bounds *out) {
@@ -31,18 +31,17 @@ void planner_bounds_free(struct planner_bounds *bounds) {
     for (int s = 0; s < bounds->split_count; s++) split_free(bounds->split[s]);
     free(bounds->graph);
     free(bounds->split);
+    free(bounds->ordered);
     *bounds = (struct planner_bounds){0};
 }
 
 /* --- graphs --- */
 
-static double whole_ns(const struct planner_bounds *bounds, const struct planner_graph *graph,
-                       int class) {
+static double whole_ns(const struct planner_graph *graph, int class, int nodes) {
     struct cost_device device = {class, 1};
     struct cost_devices on = {.item = &device, .count = 1, .in_step = true};
     double sum = 0;
-    for (int n = 0; n < graph->graph->node_count; n++) sum += cost_node_ns(&graph->table, &on, n);
-    (void)bounds;
+    for (int n = 0; n < nodes; n++) sum += cost_node_ns(&graph->table, &on, n);
     return sum;
 }
 
@@ -53,8 +52,10 @@ static enum status find_graph(struct planner_bounds *bounds, int64_t samples, in
     TRY(plan_pool_graph(bounds->pool, bounds->base, samples, &graph.graph));
     cost_table_new(&bounds->costs, graph.graph, &graph.table);
     for (int c = 0; c < bounds->classes; c++) {
-        double ns = whole_ns(bounds, &graph, c);
+        double ns = whole_ns(&graph, c, graph.graph->node_count),
+               forward = whole_ns(&graph, c, graph.graph->forward_count);
         if (c == 0 || ns < graph.least_ns) graph.least_ns = ns;
+        if (c == 0 || forward < graph.least_forward_ns) graph.least_forward_ns = forward;
     }
     bounds->graph = mem_grow(bounds->graph, &bounds->graph_capacity,
                              (size_t)bounds->graph_count + 1, sizeof *bounds->graph);
@@ -165,23 +166,27 @@ static double crowd_of(const struct planner_bounds *bounds, const struct planner
     return rules && input->cores > 0 && each > 1 ? each : 1;
 }
 
-static bool keeps_none(const struct planner_choice *choice) {
-    return choice->recompute == RECOMPUTE_ALWAYS || choice->recompute == RECOMPUTE_ALWAYS_BLOCK;
+/* How many micro-batches run forward once more. Of some operations nothing runs again where it is
+ * by block: the last segment of each stage may have nothing to make. */
+static double run_again(const struct planner_choice *choice) {
+    enum recompute_policy policy = (enum recompute_policy)choice->recompute;
+    if (policy == RECOMPUTE_NEVER) return 0;
+    return recompute_keeps_last(policy) ? choice->micro_batches - 1 : choice->micro_batches;
 }
 
 enum status planner_bound_whole(struct planner_bounds *bounds, struct planner_row *row) {
     const struct planner_choice *choice = &row->choice;
     int graph;
     TRY(find_graph(bounds, samples_of(bounds, choice), &graph));
-    row->step_ns = bounds->graph[graph].least_ns * choice->micro_batches / choice->stages *
-                   crowd_of(bounds, choice);
+    const struct planner_graph *of = &bounds->graph[graph];
+    double all = of->least_ns * choice->micro_batches + of->least_forward_ns * run_again(choice);
+    row->step_ns = all / choice->stages * crowd_of(bounds, choice);
     return STATUS_OK;
 }
 
 /* A position with its devices in all replicas: the slowest counts, since replicas meet once a
  * step. */
 struct position {
-    const struct planner_bounds *bounds;
     const struct planner_split *split;
     struct cost_devices on;
 };
@@ -255,7 +260,7 @@ struct sums {
 static void sum_passes(const struct judged *judged, struct position *at, int position,
                        struct sums *sums) {
     double micros = judged->choice->micro_batches,
-           forwards = keeps_none(judged->choice) ? 2 * micros : micros;
+           forwards = micros + run_again(judged->choice);
     for (int c = 0; c < judged->grid.chunks; c++) {
         int stage = grid_stage(&judged->grid, position, c);
         double forward = of_stage(at, judged->split->forward, stage) * judged->crowd,
@@ -288,14 +293,16 @@ static struct sums sum_position(const struct judged *judged, struct position *at
  * passes weight gradients may come later. */
 static double chain_ns(const struct judged *judged, struct position *at) {
     const struct planner_choice *choice = judged->choice;
-    double before = 0, most = 0, again = keeps_none(choice) ? 2 : 1;
+    double before = 0, most = 0;
     for (int s = 0; s < judged->split->count; s++) {
         struct position *here = &at[grid_position(&judged->grid, s)];
         double forward = of_stage(here, judged->split->forward, s),
                input = of_stage(here, judged->split->input, s);
-        double own = choice->micro_batches * (again * forward + input) * judged->crowd;
+        double own = ((choice->micro_batches + run_again(choice)) * forward +
+                      choice->micro_batches * input) *
+                     judged->crowd;
         if (before + own > most) most = before + own;
-        before += (again * forward + input) * judged->crowd;
+        before += (forward + input) * judged->crowd;
         if (s + 1 < judged->split->count) before += message_ns(judged, here, s);
     }
     return most;
@@ -324,17 +331,27 @@ static double position_ns(const struct judged *judged, struct position *at, int 
     return sums_late(judged) ? larger(whole, sums.early + sums.late + sums.update) : whole;
 }
 
-static double bound_ns(const struct judged *judged) {
+static struct position *positions_new(const struct judged *judged) {
     struct position *at = MEM_ARRAY(struct position, judged->grid.stages);
-    double bound = 0;
     for (int p = 0; p < judged->grid.stages; p++) {
-        at[p] = (struct position){.bounds = judged->bounds, .split = judged->split};
+        at[p] = (struct position){.split = judged->split};
         devices_at(judged, p, &at[p].on);
-        bound = larger(bound, position_ns(judged, &at[p], p));
     }
-    if (!overlaps(judged->choice)) bound = larger(bound, chain_ns(judged, at));
-    for (int p = 0; p < judged->grid.stages; p++) cost_devices_free(&at[p].on);
+    return at;
+}
+
+static void positions_free(struct position *at, int count) {
+    for (int p = 0; p < count; p++) cost_devices_free(&at[p].on);
     free(at);
+}
+
+static double bound_ns(const struct judged *judged) {
+    struct position *at = positions_new(judged);
+    double bound = 0;
+    for (int p = 0; p < judged->grid.stages; p++)
+        bound = larger(bound, position_ns(judged, &at[p], p));
+    if (!overlaps(judged->choice)) bound = larger(bound, chain_ns(judged, at));
+    positions_free(at, judged->grid.stages);
     return bound;
 }
 
@@ -368,39 +385,248 @@ static int64_t bound_bytes(const struct judged *judged) {
     return (int64_t)most;
 }
 
+/* The least that ranks store of their parameters, and what the fullest keeps of activations. */
+static int64_t bound_with(const struct judged *judged, int64_t kept) {
+    double least = 0;
+    for (int p = 0; p < judged->grid.stages; p++) {
+        double bytes = 0;
+        for (int c = 0; c < judged->grid.chunks; c++)
+            bytes += (double)judged->split->param_bytes[grid_stage(&judged->grid, p, c)];
+        bytes = store_bytes(judged, bytes);
+        if (p == 0 || bytes < least) least = bytes;
+    }
+    return (int64_t)least + kept;
+}
+
+static int64_t larger_bytes(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+/* --- orders --- */
+
+/* With all additions of gradients but those of the first micro-batch, which there are none of: on
+ * no way through the step are more of them than there are stages. */
+struct order_costs {
+    double *forward, *input, *weight, *latency, *moving[2];
+    int64_t *kept, *none;
+    double adds;
+};
+
+static void order_costs_free(struct order_costs *costs) {
+    void *const parts[] = {costs->forward, costs->input,     costs->weight,    costs->latency,
+                           costs->kept,    costs->moving[0], costs->moving[1], costs->none};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) free(parts[i]);
+}
+
+static struct cost_link link_between(const struct judged *judged, int from, int to) {
+    const struct grid *grid = &judged->grid;
+    struct cost_link slowest = {0};
+    for (int r = 0; from != to && r < grid->replicas; r++)
+        slowest = cost_slower_link(slowest,
+                                   cost_link(&judged->net, group_rank(grid, GROUP_PIPELINE, r, from),
+                                             group_rank(grid, GROUP_PIPELINE, r, to)));
+    return slowest;
+}
+
+static void cost_cut(const struct judged *judged, const struct position *at, int cut,
+                     struct order_costs *out) {
+    int from = grid_position(&judged->grid, cut), to = grid_position(&judged->grid, cut + 1);
+    const struct crossing *crossing = judged->split->partition.chunks[cut].crossing;
+    if (from == to) return;
+    if (judged->net.cluster) {
+        struct cost_link ahead = link_between(judged, from, to),
+                         back = link_between(judged, to, from);
+        out->latency[cut] = ahead.latency < back.latency ? ahead.latency : back.latency;
+        out->moving[0][cut] = cost_moving(ahead, (double)crossing[PHASE_FORWARD].bytes);
+        out->moving[1][cut] = cost_moving(back, (double)crossing[PHASE_BACKWARD].bytes);
+        return;
+    }
+    for (int side = cut; side <= cut + 1; side++) {
+        int threads = judged->bounds->input->threads;
+        out->forward[side] += cost_copy_ns(&judged->costs, &at[from].on, threads,
+                                           (double)crossing[PHASE_FORWARD].bytes);
+        out->input[side] += cost_copy_ns(&judged->costs, &at[from].on, threads,
+                                         (double)crossing[PHASE_BACKWARD].bytes);
+    }
+}
+
+static void cost_order(const struct judged *judged, const struct position *at,
+                       struct order_costs *out) {
+    int count = judged->split->count, threads = judged->bounds->input->threads;
+    *out = (struct order_costs){.forward = MEM_ARRAY(double, count),
+                                .input = MEM_ARRAY(double, count),
+                                .weight = MEM_ARRAY(double, count),
+                                .latency = MEM_ARRAY(double, count),
+                                .moving = {MEM_ARRAY(double, count), MEM_ARRAY(double, count)},
+                                .kept = MEM_ARRAY(int64_t, count),
+                                .none = MEM_ARRAY(int64_t, count)};
+    for (int s = 0; s < count; s++) {
+        const struct position *here = &at[grid_position(&judged->grid, s)];
+        double add = cost_add_ns(&judged->costs, &here->on, threads,
+                                 (double)judged->split->param_bytes[s], true);
+        if (judged->choice->micro_batches == 1) add = 0;
+        out->forward[s] = of_stage(here, judged->split->forward, s) * judged->crowd;
+        out->input[s] = of_stage(here, judged->split->input, s) * judged->crowd;
+        out->weight[s] = of_stage(here, judged->split->weight, s) * judged->crowd + add;
+        out->kept[s] = (int64_t)judged->split->kept_bytes[s];
+        out->adds += add;
+    }
+    for (int s = 0; s + 1 < count; s++) cost_cut(judged, at, s, out);
+}
+
+static int64_t most_kept(const struct pipeline_order *orders, const struct order_costs *costs,
+                         int positions) {
+    struct replay_bytes bytes = {.forward = costs->kept, .input = costs->none};
+    int64_t most = 0;
+    for (int p = 0; p < positions; p++) {
+        int64_t peak = replay_peak_bytes(&orders[p], &bytes);
+        if (peak > most) most = peak;
+    }
+    return most;
+}
+
+static double cost_of_op(const struct order_costs *costs, struct pipeline_op op) {
+    if (op.op == INSTR_F) return costs->forward[op.stage];
+    double input = op.op == INSTR_W ? 0 : costs->input[op.stage];
+    return input + (op.op == INSTR_I ? 0 : costs->weight[op.stage]);
+}
+
+static void replay_order(const struct judged *judged, const struct order_costs *costs,
+                         struct planner_ordered *out) {
+    const struct planner_choice *choice = judged->choice;
+    struct pipeline_shape shape = {.positions = choice->stages,
+                                   .chunks = judged->grid.chunks,
+                                   .v_shape = judged->grid.v_shape,
+                                   .micro_batches = choice->micro_batches};
+    struct replay_costs times = {.forward = costs->forward,
+                                 .input = costs->input,
+                                 .weight = costs->weight,
+                                 .hop = judged->net.link.latency,
+                                 .latency = judged->net.cluster ? costs->latency : NULL,
+                                 .moving = {costs->moving[0], costs->moving[1]}};
+    struct pipeline_order *orders = pipeline_orders_build(pipeline_at(choice->schedule), &shape);
+    double **begin = MEM_ARRAY(double *, shape.positions);
+    for (int p = 0; p < shape.positions; p++) begin[p] = MEM_ARRAY(double, orders[p].count + 1);
+    struct replay replay = {
+        .shape = &shape, .orders = orders, .costs = &times, .begin = begin};
+    struct replay_times found = {0};
+    if (replay_run(&replay, &found, NULL)) {
+        const struct pipeline_order *first = &orders[0];
+        struct pipeline_op last = first->items[first->count - 1];
+        out->total_ns = found.total - costs->adds;
+        out->first_ns = begin[0][first->count - 1] + cost_of_op(costs, last) - costs->adds;
+    }
+    out->kept_bytes = most_kept(orders, costs, shape.positions);
+    for (int p = 0; p < shape.positions; p++) free(begin[p]);
+    free(begin);
+    pipeline_orders_free(&orders, shape.positions);
+}
+
+/* ZeRO and recomputation leave the order as it is; and so do replicas, where ranks are alike. */
+static const struct planner_ordered *find_order(struct planner_bounds *bounds,
+                                                const struct judged *judged) {
+    const struct planner_choice *choice = judged->choice;
+    bool alike = !judged->net.cluster && judged->crowd == 1;
+    struct planner_order_key key = {.split = judged->split,
+                                    .schedule = choice->schedule,
+                                    .stages = choice->stages,
+                                    .micro_batches = choice->micro_batches,
+                                    .replicas = alike ? 0 : choice->replicas,
+                                    .order = choice->order};
+    for (int i = 0; i < bounds->ordered_count; i++) {
+        const struct planner_order_key *one = &bounds->ordered[i].key;
+        if (one->split == key.split && one->schedule == key.schedule &&
+            one->stages == key.stages && one->micro_batches == key.micro_batches &&
+            one->replicas == key.replicas && one->order == key.order)
+            return &bounds->ordered[i];
+    }
+    struct planner_ordered made = {.key = key};
+    struct position *at = positions_new(judged);
+    struct order_costs costs;
+    cost_order(judged, at, &costs);
+    replay_order(judged, &costs, &made);
+    order_costs_free(&costs);
+    positions_free(at, judged->grid.stages);
+    bounds->ordered = mem_grow(bounds->ordered, &bounds->ordered_capacity,
+                               (size_t)bounds->ordered_count + 1, sizeof *bounds->ordered);
+    bounds->ordered[bounds->ordered_count] = made;
+    return &bounds->ordered[bounds->ordered_count++];
+}
+
 /* --- the whole --- */
 
-static struct grid grid_of(const struct planner_choice *choice, int chunks) {
+static struct grid grid_of(const struct planner_choice *choice) {
     const struct pipeline_schedule *schedule =
         choice->schedule >= 0 ? pipeline_at(choice->schedule) : NULL;
     return (struct grid){.stages = choice->stages,
-                         .chunks = chunks,
+                         .chunks = choice->chunks,
                          .replicas = choice->replicas,
                          .replicas_each = 1,
                          .v_shape = schedule && schedule->v_shape};
 }
 
-/* auto cuts as it likes. */
-enum status planner_bound_stages(struct planner_bounds *bounds, struct planner_row *row,
-                                 bool *same) {
-    const struct planner_choice *choice = &row->choice;
+static enum status judge(struct planner_bounds *bounds, const struct planner_choice *choice,
+                         struct judged *out) {
     struct planner_split *split;
     int graph;
-    *same = false;
-    if (choice->chunks == 0) return STATUS_OK;
     TRY(find_graph(bounds, samples_of(bounds, choice), &graph));
     TRY(find_split(bounds, graph, choice->stages * choice->chunks, choice->balance, &split));
-    *same = split->like >= 0;
-    struct judged judged = {.bounds = bounds,
-                            .choice = choice,
-                            .split = split,
-                            .grid = grid_of(choice, choice->chunks),
-                            .costs = bounds->costs,
-                            .crowd = crowd_of(bounds, choice)};
-    judged.costs.crowd = judged.crowd;
-    judged.net = cost_net_of(&judged.costs, bounds->input->threads);
+    *out = (struct judged){.bounds = bounds,
+                           .choice = choice,
+                           .split = split,
+                           .grid = grid_of(choice),
+                           .costs = bounds->costs,
+                           .crowd = crowd_of(bounds, choice)};
+    out->costs.crowd = out->crowd;
+    out->net = cost_net_of(&out->costs, bounds->input->threads);
+    return STATUS_OK;
+}
+
+/* auto has one stage a rank or two, whichever is faster. */
+static enum status bound_auto(struct planner_bounds *bounds, struct planner_row *row) {
+    double least = 0;
+    for (int chunks = 1; chunks <= 2; chunks++) {
+        struct planner_choice choice = row->choice;
+        struct judged judged;
+        if (row->choice.chunks && row->choice.chunks != chunks) continue;
+        choice.chunks = (int16_t)chunks;
+        if (choice.stages * chunks > bounds->layers) continue;
+        TRY(judge(bounds, &choice, &judged));
+        double ns = bound_ns(&judged);
+        if (least == 0 || ns < least) least = ns;
+    }
+    if (least > row->step_ns) row->step_ns = least;
+    return STATUS_OK;
+}
+
+enum status planner_bound_stages(struct planner_bounds *bounds, struct planner_row *row,
+                                 bool *same) {
+    struct judged judged;
+    *same = false;
+    if (row->choice.schedule == PLANNER_AUTO) return bound_auto(bounds, row);
+    TRY(judge(bounds, &row->choice, &judged));
+    *same = judged.split->like >= 0;
     double ns = bound_ns(&judged);
     if (ns > row->step_ns) row->step_ns = ns;
     row->peak_bytes = bound_bytes(&judged);
+    return STATUS_OK;
+}
+
+/* The update of the first position comes before its next forward; a norm of all gradients makes it
+ * wait for all others before. */
+enum status planner_bound_order(struct planner_bounds *bounds, struct planner_row *row) {
+    const struct planner_choice *choice = &row->choice;
+    struct judged judged;
+    if (choice->schedule < 0 || overlaps(choice)) return STATUS_OK;
+    TRY(judge(bounds, choice, &judged));
+    const struct planner_ordered *ordered = find_order(bounds, &judged);
+    struct position first = {.split = judged.split};
+    devices_at(&judged, 0, &first.on);
+    double update = sum_position(&judged, &first, 0).update,
+           ns = (plan_clips(bounds->base) ? ordered->total_ns : ordered->first_ns) + update;
+    cost_devices_free(&first.on);
+    if (ns > row->step_ns) row->step_ns = ns;
+    if (choice->recompute == RECOMPUTE_NEVER && ordered->kept_bytes > 0)
+        row->peak_bytes = larger_bytes(row->peak_bytes, bound_with(&judged, ordered->kept_bytes));
     return STATUS_OK;
 }

@@ -19,7 +19,7 @@ struct planner_graph {
     int64_t samples;
     const struct graph *graph;
     struct cost_table table;
-    double least_ns; /* forward and backward of the whole model, on the fastest class */
+    double least_ns, least_forward_ns; /* of the whole model, on the fastest class */
 };
 
 /* A cut of it into stages. Times are per class and stage: [class * count + stage]. */
@@ -30,6 +30,17 @@ struct planner_split {
     struct partition partition;
     double *forward, *input, *weight;
     size_t *kept_bytes, *param_bytes; /* per stage */
+};
+
+/* Computations in the order of a schedule, without what its program adds to them. */
+struct planner_order_key {
+    const struct planner_split *split;
+    int schedule, stages, micro_batches, replicas, order;
+};
+struct planner_ordered {
+    struct planner_order_key key;
+    double total_ns, first_ns; /* all positions; the first one, which begins the next step */
+    int64_t kept_bytes;        /* most of a position, where forward is not run again */
 };
 
 struct planner_bounds {
@@ -44,6 +55,10 @@ struct planner_bounds {
     struct planner_split **split;
     int split_count;
     size_t split_capacity;
+    struct planner_ordered *ordered;
+    int ordered_count;
+    size_t ordered_capacity;
+    int layers; /* of the model */
 };
 
 /* Local. The caller frees the bounds with planner_bounds_free; pool and configuration outlive them.
@@ -57,5 +72,7 @@ enum status planner_bound_whole(struct planner_bounds *bounds, struct planner_ro
 /* Local. A better one, by the stages. `same`: another balance makes the same cut. */
 enum status planner_bound_stages(struct planner_bounds *bounds, struct planner_row *row,
                                  bool *same);
+/* Local. A third one, by the order of its schedule. */
+enum status planner_bound_order(struct planner_bounds *bounds, struct planner_row *row);
 
 #endif

@@ -75,7 +75,7 @@ static int by_rank(const void *a, const void *b) {
 
 /* --- the heap --- */
 
-enum level { LEVEL_WHOLE, LEVEL_STAGES, LEVEL_TIMED };
+enum level { LEVEL_WHOLE, LEVEL_STAGES, LEVEL_ORDER, LEVEL_TIMED };
 
 struct search {
     const struct planner_input *input;
@@ -121,23 +121,24 @@ static void remove_top(struct search *search) {
 
 /* --- looking --- */
 
-/* Bounds are of the kind of candidates that fit: memory that is too small for parameters is for all
- * the rest, too. */
+/* Memory that is too small for what the bound counts is for all the rest, too. */
 static void refine(struct search *search, int64_t at) {
     struct planner_row *row = &search->rows.item[at];
-    bool same = false;
-    search->level[at] = LEVEL_STAGES;
-    if (planner_bound_stages(&search->bounds, row, &same) != STATUS_OK)
+    bool same = false, first = search->level[at]++ == LEVEL_WHOLE;
+    enum status status = first ? planner_bound_stages(&search->bounds, row, &same)
+                               : planner_bound_order(&search->bounds, row);
+    row->over_bytes = planner_over(search->input, &row->choice, row->peak_bytes);
+    if (status != STATUS_OK)
         row->state = PLANNER_REFUSED;
     else if (same)
         row->state = PLANNER_AGAIN;
-    else if ((row->over_bytes = planner_over(search->input, &row->choice, row->peak_bytes)) > 0)
+    else if (row->over_bytes > 0)
         row->state = PLANNER_TOO_LARGE;
 }
 
 static void look(struct search *search, int64_t at) {
     struct planner_row *row = &search->rows.item[at];
-    if (search->level[at] == LEVEL_WHOLE) {
+    if (search->level[at] < LEVEL_ORDER) {
         refine(search, at);
     } else {
         planner_try(search->input, search->pool, row);
@@ -234,7 +235,7 @@ static enum status search_with(struct search *search, const struct run_config *b
     const struct graph *graph;
     planner_bounds_new(input, base, search->pool, &search->bounds);
     TRY(plan_pool_graph(search->pool, base, base->batch, &graph));
-    int layers = count_layers(graph);
+    int layers = search->bounds.layers = count_layers(graph);
     TRY(planner_list(input, layers, &search->rows));
     TRY(fill_heap(search));
     search_all(search);
