@@ -408,13 +408,15 @@ static int64_t larger_bytes(int64_t a, int64_t b) {
  * no way through the step are more of them than there are stages. */
 struct order_costs {
     double *forward, *input, *weight, *latency, *moving[2];
+    double *again;
     int64_t *kept, *none;
     double adds;
 };
 
 static void order_costs_free(struct order_costs *costs) {
     void *const parts[] = {costs->forward, costs->input,     costs->weight,    costs->latency,
-                           costs->kept,    costs->moving[0], costs->moving[1], costs->none};
+                           costs->kept,    costs->moving[0], costs->moving[1], costs->none,
+                           costs->again};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) free(parts[i]);
 }
 
@@ -458,6 +460,7 @@ static void cost_order(const struct judged *judged, const struct position *at,
                                 .weight = MEM_ARRAY(double, count),
                                 .latency = MEM_ARRAY(double, count),
                                 .moving = {MEM_ARRAY(double, count), MEM_ARRAY(double, count)},
+                                .again = MEM_ARRAY(double, count),
                                 .kept = MEM_ARRAY(int64_t, count),
                                 .none = MEM_ARRAY(int64_t, count)};
     for (int s = 0; s < count; s++) {
@@ -466,6 +469,7 @@ static void cost_order(const struct judged *judged, const struct position *at,
                                  (double)judged->split->param_bytes[s], true);
         if (judged->choice->micro_batches == 1) add = 0;
         out->forward[s] = of_stage(here, judged->split->forward, s) * judged->crowd;
+        out->again[s] = out->forward[s];
         out->input[s] = of_stage(here, judged->split->input, s) * judged->crowd;
         out->weight[s] = of_stage(here, judged->split->weight, s) * judged->crowd + add;
         out->kept[s] = (int64_t)judged->split->kept_bytes[s];
@@ -502,6 +506,9 @@ static void replay_order(const struct judged *judged, const struct order_costs *
                                  .input = costs->input,
                                  .weight = costs->weight,
                                  .hop = judged->net.link.latency,
+                                 .again = run_again(choice) > 0 ? costs->again : NULL,
+                                 .again_keeps_last = recompute_keeps_last(
+                                     (enum recompute_policy)choice->recompute),
                                  .latency = judged->net.cluster ? costs->latency : NULL,
                                  .moving = {costs->moving[0], costs->moving[1]}};
     struct pipeline_order *orders = pipeline_orders_build(pipeline_at(choice->schedule), &shape);
@@ -522,7 +529,7 @@ static void replay_order(const struct judged *judged, const struct order_costs *
     pipeline_orders_free(&orders, shape.positions);
 }
 
-/* ZeRO and recomputation leave the order as it is; and so do replicas, where ranks are alike. */
+/* ZeRO leaves times as they are; and so do replicas, where ranks are alike. */
 static const struct planner_ordered *find_order(struct planner_bounds *bounds,
                                                 const struct judged *judged) {
     const struct planner_choice *choice = judged->choice;
@@ -532,12 +539,13 @@ static const struct planner_ordered *find_order(struct planner_bounds *bounds,
                                     .stages = choice->stages,
                                     .micro_batches = choice->micro_batches,
                                     .replicas = alike ? 0 : choice->replicas,
+                                    .again = (int)run_again(choice),
                                     .order = choice->order};
     for (int i = 0; i < bounds->ordered_count; i++) {
         const struct planner_order_key *one = &bounds->ordered[i].key;
         if (one->split == key.split && one->schedule == key.schedule &&
             one->stages == key.stages && one->micro_batches == key.micro_batches &&
-            one->replicas == key.replicas && one->order == key.order)
+            one->replicas == key.replicas && one->order == key.order && one->again == key.again)
             return &bounds->ordered[i];
     }
     struct planner_ordered made = {.key = key};
