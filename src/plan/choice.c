@@ -159,6 +159,14 @@ static void count_times(struct trial *trial) {
 
 /* --- bytes --- */
 
+/* With sizes alone where a pool has placed the stage before. */
+static struct placement place(const struct trial *trial, int stage,
+                              const struct placement_config *config) {
+    struct plan_pool *pool = trial->input->pool;
+    return pool ? plan_pool_place(pool, &trial->ranges, stage, config)
+                : graph_place(&trial->ranges, stage, config);
+}
+
 /* Good for orders with B and with I and W. */
 static int64_t slot_bytes(const struct trial *trial, int stage) {
     struct placement_config config = {
@@ -167,7 +175,7 @@ static int64_t slot_bytes(const struct trial *trial, int stage) {
                  .inputs = trial->ranges.graph->device->backend->apart,
                  .recompute = trial->input->config->recompute == RECOMPUTE_ALWAYS},
         .shared = true};
-    SCOPED(placement_free) struct placement placement = graph_place(&trial->ranges, stage, &config);
+    SCOPED(placement_free) struct placement placement = place(trial, stage, &config);
     return (int64_t)placement.slot_bytes;
 }
 
@@ -181,7 +189,7 @@ static size_t shared_bytes(const struct trial *trial, int position) {
     size_t most = 0;
     for (int c = 0; c < trial->shape.chunks; c++) {
         int stage = pipeline_stage(&trial->shape, position, c);
-        struct placement placement = graph_place(&trial->ranges, stage, &config);
+        struct placement placement = place(trial, stage, &config);
         if (placement.shared_bytes > most) most = placement.shared_bytes;
         placement_free(&placement);
     }

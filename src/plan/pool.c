@@ -2,10 +2,24 @@
 #include "plan/pool.h"
 
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "plan/graphs.h"
+
+/* The sizes of a placement, and all that it depends on; compared as bytes, so it has no gaps. */
+struct place_key {
+    const struct graph *graph;
+    int64_t first_unit, end_unit;
+    uint64_t segments; /* a hash of where they end; 0: they do not matter */
+    uint64_t config;   /* its flags, a bit each */
+};
+struct pooled_place {
+    struct place_key key; /* no graph: free */
+    size_t slot_bytes, shared_bytes;
+};
 
 struct plan_pool {
     struct device *device;
@@ -22,6 +36,8 @@ struct plan_pool {
     } * *partition;
     int partition_count;
     size_t partition_capacity;
+    struct pooled_place *place; /* a table of hashes */
+    size_t place_count, place_size;
 };
 
 enum status plan_pool_new(const struct run_config *config, struct plan_pool **out) {
@@ -43,6 +59,7 @@ void plan_pool_free(struct plan_pool **pool) {
         graph_free(&(*pool)->item[i].graph);
     }
     free((*pool)->partition);
+    free((*pool)->place);
     free((*pool)->item);
     device_close(&(*pool)->device);
     free(*pool);
@@ -123,4 +140,66 @@ enum status plan_pool_partition(struct plan_pool *pool, const struct graph *grap
     pool->partition[pool->partition_count++] = made;
     *out = &made->partition;
     return STATUS_OK;
+}
+
+/* --- placements --- */
+
+static uint64_t flags_of(const struct placement_config *config) {
+    const struct life_config *life = &config->life;
+    const bool flags[] = {life->split,     life->mixed,     life->segments_apart, life->lockstep,
+                          life->recompute, life->blocks,    life->some_kept,      life->inputs,
+                          config->shared,  config->gradients_outside};
+    uint64_t bits = 0;
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) bits |= (uint64_t)flags[i] << i;
+    return bits;
+}
+
+static struct place_key place_key(const struct ranges *ranges, int stage,
+                                  const struct placement_config *config) {
+    const struct stage_range *of = &ranges->stages[stage];
+    struct place_key key = {.graph = ranges->graph,
+                            .first_unit = of->first_unit,
+                            .end_unit = of->end_unit,
+                            .config = flags_of(config)};
+    if (!config->life.segments_apart && !config->life.recompute) return key;
+    key.segments = HASH64_START;
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+        key.segments = hash64(key.segments, of->phase[phase].segment_end,
+                              (size_t)of->phase[phase].segment_count * sizeof(int));
+    return key;
+}
+
+static struct pooled_place *find_place(struct pooled_place *table, size_t size,
+                                       const struct place_key *key) {
+    size_t at = (size_t)(hash64(HASH64_START, key, sizeof *key) % size);
+    while (table[at].key.graph && memcmp(&table[at].key, key, sizeof *key) != 0)
+        at = (at + 1) % size;
+    return &table[at];
+}
+
+static void grow_places(struct plan_pool *pool) {
+    if (2 * (pool->place_count + 1) <= pool->place_size) return;
+    size_t size = pool->place_size ? 2 * pool->place_size : 256;
+    struct pooled_place *table = MEM_ARRAY(struct pooled_place, size);
+    for (size_t i = 0; i < pool->place_size; i++)
+        if (pool->place[i].key.graph)
+            *find_place(table, size, &pool->place[i].key) = pool->place[i];
+    free(pool->place);
+    pool->place = table;
+    pool->place_size = size;
+}
+
+struct placement plan_pool_place(struct plan_pool *pool, const struct ranges *ranges, int stage,
+                                 const struct placement_config *config) {
+    struct place_key key = place_key(ranges, stage, config);
+    grow_places(pool);
+    struct pooled_place *place = find_place(pool->place, pool->place_size, &key);
+    if (!place->key.graph) {
+        SCOPED(placement_free) struct placement placed = graph_place(ranges, stage, config);
+        *place = (struct pooled_place){key, placed.slot_bytes, placed.shared_bytes};
+        pool->place_count++;
+    }
+    return (struct placement){.graph = ranges->graph,
+                              .slot_bytes = place->slot_bytes,
+                              .shared_bytes = place->shared_bytes};
 }

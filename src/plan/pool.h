@@ -5,6 +5,7 @@
 #ifndef PLAN_POOL_H
 #define PLAN_POOL_H
 
+#include "graph/memory.h"
 #include "plan/config.h"
 #include "plan/partition.h"
 
@@ -41,5 +42,9 @@ struct partition_source *plan_pool_source(struct plan_pool *pool, const struct g
 enum status plan_pool_partition(struct plan_pool *pool, const struct graph *graph,
                                 const struct partition_config *config,
                                 const struct partition **out);
+/* Local. graph_place, of which the sizes alone are there: slots are counted, and nothing is placed.
+ * The pool has placed stages of the same nodes for other plans. */
+struct placement plan_pool_place(struct plan_pool *pool, const struct ranges *ranges, int stage,
+                                 const struct placement_config *config);
 
 #endif
