@@ -23,6 +23,7 @@ static void split_free(struct planner_split *split) {
     free(split->weight);
     free(split->kept_bytes);
     free(split->param_bytes);
+    free(split->largest_bytes);
     free(split);
 }
 
@@ -31,6 +32,7 @@ void planner_bounds_free(struct planner_bounds *bounds) {
     for (int s = 0; s < bounds->split_count; s++) split_free(bounds->split[s]);
     free(bounds->graph);
     free(bounds->split);
+    for (int i = 0; i < bounds->ordered_count; i++) free(bounds->ordered[i].late_ns);
     free(bounds->ordered);
     *bounds = (struct planner_bounds){0};
 }
@@ -87,6 +89,18 @@ static void time_split(const struct planner_bounds *bounds, struct planner_split
     }
 }
 
+static void weigh_params(struct planner_split *split, const struct ranges *ranges) {
+    const struct graph *graph = ranges->graph;
+    split->largest_bytes = MEM_ARRAY(size_t, split->count);
+    for (int u = 0; u < graph->use_count; u++) {
+        int maker = graph->values[graph->uses[u].gradient].producer,
+            stage = ranges_stage(ranges, &graph->nodes[maker]);
+        size_t bytes = tensor_type_bytes(
+            &graph->values[graph->params[graph->uses[u].param].value].type);
+        if (bytes > split->largest_bytes[stage]) split->largest_bytes[stage] = bytes;
+    }
+}
+
 static void weigh_split(struct planner_split *split) {
     split->kept_bytes = MEM_ARRAY(size_t, split->count);
     split->param_bytes = MEM_ARRAY(size_t, split->count);
@@ -136,6 +150,7 @@ static enum status make_split(struct planner_bounds *bounds, int graph, int coun
     }
     time_split(bounds, split, &ranges);
     weigh_split(split);
+    weigh_params(split, &ranges);
     split->like = split_like(bounds, split);
     *out = split;
     return STATUS_OK;
@@ -250,6 +265,23 @@ static double message_ns(const struct judged *judged, const struct position *at,
     return 2 * cost_copy_ns(&judged->costs, &at->on, judged->bounds->input->threads, bytes);
 }
 
+/* ZeRO-3 gathers each bucket for each pass, but at most one that the pass before has left. */
+static double gather_bytes(const struct judged *judged, int position) {
+    const struct planner_choice *choice = judged->choice;
+    const struct options *options = judged->bounds->input->options;
+    double bytes = 0, passes = 2 * choice->micro_batches + run_again(choice);
+    bool usual = options->zero_keep == 0 && !option_is_given(options, OPTION_zero_prefetch) &&
+                 !option_is_given(options, OPTION_bucket_size);
+    for (int c = 0; usual && choice->zero_stage == 3 && c < judged->grid.chunks; c++) {
+        int stage = grid_stage(&judged->grid, position, c);
+        double all = (double)judged->split->param_bytes[stage],
+               left = (double)judged->split->largest_bytes[stage];
+        if (left < judged->bounds->bucket_bytes) left = judged->bounds->bucket_bytes;
+        if (all > left) bytes += passes * (all - left);
+    }
+    return bytes;
+}
+
 struct sums {
     double busy, early; /* in passes; in those before the last micro-batch's gradients */
     double comm, late;  /* sums over replicas; the part that STEP awaits */
@@ -284,7 +316,9 @@ static struct sums sum_position(const struct judged *judged, struct position *at
            slice = choice->zero_stage ? (double)sums.bytes / choice->replicas : (double)sums.bytes;
     sums.busy += adds;
     sums.update = (3 + 2 * base->optimizer->state_count) * slice * byte_ns;
-    sums.comm = comm_ns(judged, position, sums.bytes, true);
+    double gathered = gather_bytes(judged, position), whole = (double)sums.bytes;
+    if (gathered > whole) gathered -= whole; /* one of them is counted in what all sums take */
+    sums.comm = comm_ns(judged, position, (int64_t)(whole + gathered / 2), true);
     sums.late = comm_ns(judged, position, sums.bytes, false);
     return sums;
 }
@@ -495,6 +529,14 @@ static double cost_of_op(const struct order_costs *costs, struct pipeline_op op)
     return input + (op.op == INSTR_I ? 0 : costs->weight[op.stage]);
 }
 
+/* Gradients of a stage are summed over replicas from there on. */
+static void note_late(const struct pipeline_order *order, const double *begin, double adds,
+                      struct planner_ordered *out) {
+    for (int i = 0; i < order->count; i++)
+        if (order->items[i].op == INSTR_B || order->items[i].op == INSTR_W)
+            out->late_ns[order->items[i].stage] = begin[i] - adds;
+}
+
 static void replay_order(const struct judged *judged, const struct order_costs *costs,
                          struct planner_ordered *out) {
     const struct planner_choice *choice = judged->choice;
@@ -512,6 +554,7 @@ static void replay_order(const struct judged *judged, const struct order_costs *
                                  .latency = judged->net.cluster ? costs->latency : NULL,
                                  .moving = {costs->moving[0], costs->moving[1]}};
     struct pipeline_order *orders = pipeline_orders_build(pipeline_at(choice->schedule), &shape);
+    out->late_ns = MEM_ARRAY(double, judged->split->count);
     double **begin = MEM_ARRAY(double *, shape.positions);
     for (int p = 0; p < shape.positions; p++) begin[p] = MEM_ARRAY(double, orders[p].count + 1);
     struct replay replay = {
@@ -522,6 +565,7 @@ static void replay_order(const struct judged *judged, const struct order_costs *
         struct pipeline_op last = first->items[first->count - 1];
         out->total_ns = found.total - costs->adds;
         out->first_ns = begin[0][first->count - 1] + cost_of_op(costs, last) - costs->adds;
+        for (int p = 0; p < shape.positions; p++) note_late(&orders[p], begin[p], costs->adds, out);
     }
     out->kept_bytes = most_kept(orders, costs, shape.positions);
     for (int p = 0; p < shape.positions; p++) free(begin[p]);
@@ -591,8 +635,9 @@ static enum status judge(struct planner_bounds *bounds, const struct planner_cho
 }
 
 /* auto has one stage a rank or two, whichever is faster. */
-static enum status bound_auto(struct planner_bounds *bounds, struct planner_row *row) {
+static enum status bound_auto(struct planner_bounds *bounds, struct planner_row *row, bool *same) {
     double least = 0;
+    *same = true;
     for (int chunks = 1; chunks <= 2; chunks++) {
         struct planner_choice choice = row->choice;
         struct judged judged;
@@ -601,6 +646,7 @@ static enum status bound_auto(struct planner_bounds *bounds, struct planner_row 
         if (choice.stages * chunks > bounds->layers) continue;
         TRY(judge(bounds, &choice, &judged));
         double ns = bound_ns(&judged);
+        *same &= judged.split->like >= 0;
         if (least == 0 || ns < least) least = ns;
     }
     if (least > row->step_ns) row->step_ns = least;
@@ -611,13 +657,28 @@ enum status planner_bound_stages(struct planner_bounds *bounds, struct planner_r
                                  bool *same) {
     struct judged judged;
     *same = false;
-    if (row->choice.schedule == PLANNER_AUTO) return bound_auto(bounds, row);
+    if (row->choice.schedule == PLANNER_AUTO) return bound_auto(bounds, row, same);
     TRY(judge(bounds, &row->choice, &judged));
     *same = judged.split->like >= 0;
     double ns = bound_ns(&judged);
     if (ns > row->step_ns) row->step_ns = ns;
     row->peak_bytes = bound_bytes(&judged);
     return STATUS_OK;
+}
+
+/* Without the update: when all is there that it waits for. */
+static double ordered_ns(const struct judged *judged, const struct planner_ordered *ordered) {
+    const struct planner_choice *choice = judged->choice;
+    bool clips = plan_clips(judged->bounds->base),
+         scatters = strcmp(judged->bounds->input->options->zero_accumulate, "scatter") == 0;
+    double ns = clips ? ordered->total_ns : ordered->first_ns;
+    for (int s = 0; s < judged->split->count && choice->replicas > 1; s++) {
+        int position = grid_position(&judged->grid, s);
+        if ((!clips && position > 0) || (choice->zero_stage >= 2 && scatters)) continue;
+        double comm = comm_ns(judged, position, (int64_t)judged->split->param_bytes[s], false);
+        ns = larger(ns, ordered->late_ns[s] + comm);
+    }
+    return ns;
 }
 
 /* The update of the first position comes before its next forward; a norm of all gradients makes it
@@ -631,7 +692,7 @@ enum status planner_bound_order(struct planner_bounds *bounds, struct planner_ro
     struct position first = {.split = judged.split};
     devices_at(&judged, 0, &first.on);
     double update = sum_position(&judged, &first, 0).update,
-           ns = (plan_clips(bounds->base) ? ordered->total_ns : ordered->first_ns) + update;
+           ns = ordered_ns(&judged, ordered) + update;
     cost_devices_free(&first.on);
     if (ns > row->step_ns) row->step_ns = ns;
     if (choice->recompute == RECOMPUTE_NEVER && ordered->kept_bytes > 0)

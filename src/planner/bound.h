@@ -29,7 +29,7 @@ struct planner_split {
     int like; /* an earlier split that is the same; -1: none */
     struct partition partition;
     double *forward, *input, *weight;
-    size_t *kept_bytes, *param_bytes; /* per stage */
+    size_t *kept_bytes, *param_bytes, *largest_bytes; /* per stage; of a parameter of it */
 };
 
 /* Computations in the order of a schedule, without what its program adds to them. */
@@ -41,6 +41,7 @@ struct planner_ordered {
     struct planner_order_key key;
     double total_ns, first_ns; /* all positions; the first one, which begins the next step */
     int64_t kept_bytes;        /* most of a position, where forward is not run again */
+    double *late_ns;           /* per stage: when its last weight gradients begin; owned */
 };
 
 struct planner_bounds {
@@ -58,7 +59,8 @@ struct planner_bounds {
     struct planner_ordered *ordered;
     int ordered_count;
     size_t ordered_capacity;
-    int layers; /* of the model */
+    int layers;          /* of the model */
+    double bucket_bytes; /* at most, of its parameters */
 };
 
 /* Local. The caller frees the bounds with planner_bounds_free; pool and configuration outlive them.

@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "graph/layers.h"
+#include "plan/buckets.h"
 #include "planner/bound.h"
 #include "planner/list.h"
 #include "planner/trial.h"
@@ -236,6 +237,7 @@ static enum status search_with(struct search *search, const struct run_config *b
     planner_bounds_new(input, base, search->pool, &search->bounds);
     TRY(plan_pool_graph(search->pool, base, base->batch, &graph));
     int layers = search->bounds.layers = count_layers(graph);
+    search->bounds.bucket_bytes = (double)buckets_most_bytes(graph_param_elements(graph));
     TRY(planner_list(input, layers, &search->rows));
     TRY(fill_heap(search));
     search_all(search);
