@@ -681,6 +681,27 @@ static double ordered_ns(const struct judged *judged, const struct planner_order
     return ns;
 }
 
+/* Of an order that auto chose its times are known; they count an addition of gradients too many for
+ * each stage. */
+enum status planner_bound_auto(struct planner_bounds *bounds, const struct planner_auto *chosen,
+                               struct planner_row *row) {
+    struct planner_choice choice = row->choice;
+    struct judged judged;
+    double adds = 0;
+    if (row->choice.recompute != RECOMPUTE_NEVER) return STATUS_OK;
+    choice.chunks = (int16_t)chosen->choice.row[0].chunks;
+    TRY(judge(bounds, &choice, &judged));
+    judged.grid.v_shape = chosen->choice.row[0].v_shape;
+    struct position *at = positions_new(&judged);
+    for (int s = 0; s < judged.split->count; s++)
+        adds += cost_add_ns(&judged.costs, &at[grid_position(&judged.grid, s)].on,
+                            bounds->input->threads, (double)judged.split->param_bytes[s], true);
+    positions_free(at, judged.grid.stages);
+    bool waits = plan_clips(bounds->base); /* else steps of positions follow one another */
+    if (waits && chosen->least_ns - adds > row->step_ns) row->step_ns = chosen->least_ns - adds;
+    return STATUS_OK;
+}
+
 /* The update of the first position comes before its next forward; a norm of all gradients makes it
  * wait for all others before. */
 enum status planner_bound_order(struct planner_bounds *bounds, struct planner_row *row) {

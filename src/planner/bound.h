@@ -13,6 +13,7 @@
 #define PLANNER_BOUND_H
 
 #include "planner/planner.h"
+#include "planner/trial.h"
 
 /* A size of micro-batches. */
 struct planner_graph {
@@ -76,5 +77,8 @@ enum status planner_bound_stages(struct planner_bounds *bounds, struct planner_r
                                  bool *same);
 /* Local. A third one, by the order of its schedule. */
 enum status planner_bound_order(struct planner_bounds *bounds, struct planner_row *row);
+/* Local. The same for auto, once its order is known. */
+enum status planner_bound_auto(struct planner_bounds *bounds, const struct planner_auto *chosen,
+                               struct planner_row *row);
 
 #endif

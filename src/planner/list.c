@@ -103,6 +103,12 @@ static void each_recompute(struct lister *lister) {
     }
 }
 
+/* Stage 2 with whole gradients, which are scattered once a step. */
+static bool is_zero1(const struct lister *lister) {
+    return lister->now.micro_batches > 1 &&
+           strcmp(lister->options->zero_accumulate, "local") == 0;
+}
+
 static void each_zero(struct lister *lister) {
     int asked = zero_asked(lister);
     bool overlaps = lister->now.schedule >= 0 && pipeline_at(lister->now.schedule)->older;
@@ -110,6 +116,7 @@ static void each_zero(struct lister *lister) {
         if (asked >= 0 && zero != asked) continue;
         if (asked < 0 && is_fixed(lister, OPTION_sync) && zero == 0) continue;
         if (zero && (lister->now.replicas == 1 || overlaps)) continue;
+        if (zero == 2 && asked < 0 && is_zero1(lister)) continue;
         lister->now.zero_stage = (int8_t)zero;
         each_recompute(lister);
     }

@@ -76,12 +76,13 @@ static int by_rank(const void *a, const void *b) {
 
 /* --- the heap --- */
 
-enum level { LEVEL_WHOLE, LEVEL_STAGES, LEVEL_ORDER, LEVEL_TIMED };
+enum level { LEVEL_WHOLE, LEVEL_STAGES, LEVEL_ORDER, LEVEL_KNOWN, LEVEL_TIMED };
 
 struct search {
     const struct planner_input *input;
     struct plan_pool *pool;
     struct planner_bounds bounds;
+    struct planner_autos autos;
     struct planner_rows rows;
     int64_t *heap; /* rows */
     int8_t *level; /* per row */
@@ -137,12 +138,38 @@ static void refine(struct search *search, int64_t at) {
         row->state = PLANNER_TOO_LARGE;
 }
 
+static bool asks_auto(const struct planner_input *input) {
+    return option_is_given(input->options, OPTION_strategy) &&
+           strcmp(input->options->strategy, "auto") == 0;
+}
+
+/* What auto chose for another ZeRO stage it chooses here, too. */
+static bool is_known(const struct search *search, int64_t at) {
+    const struct planner_choice *choice = &search->rows.item[at].choice;
+    return choice->schedule == PLANNER_AUTO && search->level[at] == LEVEL_ORDER &&
+           planner_auto_find(&search->autos, search->input, choice);
+}
+
+static void take_known(struct search *search, int64_t at) {
+    struct planner_row *row = &search->rows.item[at];
+    const struct planner_auto *known =
+        planner_auto_find(&search->autos, search->input, &row->choice);
+    bool greedy = strcmp(known->choice.row[0].name, "greedy") == 0;
+    search->level[at] = LEVEL_KNOWN;
+    if (!greedy && !asks_auto(search->input))
+        row->state = PLANNER_AGAIN;
+    else if (planner_bound_auto(&search->bounds, known, row) != STATUS_OK)
+        row->state = PLANNER_REFUSED;
+}
+
 static void look(struct search *search, int64_t at) {
     struct planner_row *row = &search->rows.item[at];
     if (search->level[at] < LEVEL_ORDER) {
         refine(search, at);
+    } else if (is_known(search, at)) {
+        take_known(search, at);
     } else {
-        planner_try(search->input, search->pool, row);
+        planner_try(search->input, search->pool, &search->autos, row);
         search->level[at] = LEVEL_TIMED;
         search->result->planned++;
     }
@@ -256,6 +283,7 @@ enum status planner_search(const struct planner_input *input, struct planner_res
     if (status == STATUS_OK) status = plan_pool_new(&base, &search.pool);
     if (status == STATUS_OK) status = search_with(&search, &base);
     planner_bounds_free(&search.bounds);
+    planner_autos_free(&search.autos);
     plan_pool_free(&search.pool);
     free(search.rows.item);
     free(search.heap);

@@ -17,8 +17,41 @@ static void drop(void *context, enum log_level level, const char *text) {
     (void)context, (void)level, (void)text;
 }
 
+/* --- what auto chose --- */
+
+/* It looks at costs of stages and at links; ZeRO and the sum over replicas are not among them. */
+static struct planner_auto_key key_of(const struct planner_input *input,
+                                      const struct planner_choice *choice) {
+    bool alike = !input->costs->cluster && input->cores == 0;
+    return (struct planner_auto_key){.stages = choice->stages,
+                                     .micro_batches = choice->micro_batches,
+                                     .replicas = alike ? 0 : choice->replicas,
+                                     .balance = choice->balance,
+                                     .recompute = choice->recompute != RECOMPUTE_NEVER,
+                                     .order = choice->order};
+}
+
+const struct planner_auto *planner_auto_find(const struct planner_autos *autos,
+                                             const struct planner_input *input,
+                                             const struct planner_choice *choice) {
+    struct planner_auto_key key = key_of(input, choice);
+    for (int i = 0; i < autos->count; i++)
+        if (memcmp(&autos->item[i]->key, &key, sizeof key) == 0) return autos->item[i];
+    return NULL;
+}
+
+void planner_autos_free(struct planner_autos *autos) {
+    for (int i = 0; i < autos->count; i++) {
+        choice_free(&autos->item[i]->choice);
+        free(autos->item[i]);
+    }
+    free(autos->item);
+    *autos = (struct planner_autos){0};
+}
+
 struct trial {
     const struct planner_input *input;
+    struct planner_autos *autos;
     struct planner_row *row;
     struct options options;
     struct run_config config;
@@ -114,7 +147,10 @@ static enum status count_memory(struct trial *trial) {
 
 static enum status make_plan(struct trial *trial, struct plan_pool *pool,
                              const struct run_config *config) {
-    struct plan_given given = {.pool = pool};
+    const struct planner_auto *known =
+        planner_auto_find(trial->autos, trial->input, &trial->row->choice);
+    bool is_auto = trial->row->choice.schedule == PLANNER_AUTO;
+    struct plan_given given = {.pool = pool, .chosen = is_auto && known ? &known->choice : NULL};
     plan_free(&trial->plan);
     TRY(plan_new(config, &given, &trial->plan));
     return count_memory(trial);
@@ -132,6 +168,21 @@ static enum status plan_to_fit(struct trial *trial, struct plan_pool *pool) {
     struct run_config less = resolve_for_limit(&trial->config, limit - uncounted);
     trial->row->state = PLANNER_BOUNDED;
     return make_plan(trial, pool, &less);
+}
+
+/* What was chosen without a limit is kept for others. */
+static void keep_choice(struct trial *trial) {
+    struct planner_autos *autos = trial->autos;
+    struct choice *choice = &trial->plan->choice;
+    if (!choice->row_count || trial->config.memory_limit > 0) return;
+    struct planner_auto *kept = MEM_NEW(struct planner_auto);
+    *kept = (struct planner_auto){.key = key_of(trial->input, &trial->row->choice),
+                                  .choice = *choice,
+                                  .least_ns = choice->row[0].step_ns};
+    *choice = (struct choice){0};
+    autos->item =
+        mem_grow(autos->item, &autos->capacity, (size_t)autos->count + 1, sizeof *autos->item);
+    autos->item[autos->count++] = kept;
 }
 
 /* A fixed schedule that auto takes has a row of its own. */
@@ -192,6 +243,7 @@ static enum status run_trial(struct trial *trial, struct plan_pool *pool) {
     trial->costs = *trial->config.costs;
     TRY(plan_to_fit(trial, pool));
     if (is_again(trial)) trial->row->state = PLANNER_AGAIN;
+    keep_choice(trial);
     if (trial->row->state != PLANNER_BOUNDED) return STATUS_OK;
     if (!trial->costs.units && !trial->costs.simulated) trial->costs.crowd = crowd_of(trial);
     TRY(forecast_new(trial->plan, &trial->costs, false, &trial->forecast));
@@ -201,10 +253,10 @@ static enum status run_trial(struct trial *trial, struct plan_pool *pool) {
 }
 
 void planner_try(const struct planner_input *input, struct plan_pool *pool,
-                 struct planner_row *row) {
+                 struct planner_autos *autos, struct planner_row *row) {
     static const struct log_sink silent = {.write = drop};
     const struct log_sink *before = log_use(&silent);
-    SCOPED(trial_free) struct trial trial = {.input = input, .row = row};
+    SCOPED(trial_free) struct trial trial = {.input = input, .autos = autos, .row = row};
     row->state = PLANNER_BOUNDED;
     enum status status = run_trial(&trial, pool);
     if (status != STATUS_OK)
