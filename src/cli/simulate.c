@@ -4,22 +4,11 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "cli/cli.h"
-#include "plan/resolve.h"
-#include "plan/strategy.h"
+#include "planned/planned_search.h"
 #include "run/outputs.h"
 #include "run/resume.h"
 #include "view/fit.h"
 #include "view/view_forecast.h"
-
-/* Ranks share this machine, as those of `train` would. Nothing is started, so there may be any
- * number. What a rank takes is measured as explain does. */
-static struct rank_info info_of(const struct options *options) {
-    int asked = resolve_ranks_asked(options), local = (int)options->local_ranks,
-        ranks = local > 1 ? local : asked;
-    bool processes = ranks > 1 && !strategy_uses_threads(options);
-    return (struct rank_info){
-        .ranks = ranks, .local_ranks = local, .to_start = processes, .weighed = processes};
-}
 
 static enum status show(const struct view_forecast *view, const struct options *options) {
     if (options->json) {
@@ -35,7 +24,9 @@ static enum status show(const struct view_forecast *view, const struct options *
 }
 
 static enum status simulate_with(const struct options *options) {
-    struct rank_info info = info_of(options);
+    int ranks;
+    TRY(planned_ranks_asked(options, &ranks));
+    struct rank_info info = planned_info_to_forecast(options, ranks);
     SCOPED(planned_close) struct planned_run planned = {0};
     SCOPED(view_forecast_close) struct view_forecast view = {0};
     struct planned_fit fit;

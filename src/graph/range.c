@@ -16,9 +16,7 @@ int graph_unit_count(const struct graph *graph) {
 }
 
 int ranges_stage(const struct ranges *ranges, const struct node *node) {
-    int stage = 0;
-    while (node->unit >= ranges->stages[stage].end_unit) stage++;
-    return stage;
+    return ranges->stage_of[node->unit];
 }
 
 int ranges_output_stage(const struct ranges *ranges) {
@@ -98,11 +96,13 @@ enum status ranges_new(const struct graph *graph, const int *cuts, int cut_count
     check_order(graph);
     struct ranges ranges = {.graph = graph,
                             .stages = MEM_ARRAY(struct stage_range, cut_count + 1),
-                            .stage_count = cut_count + 1};
+                            .stage_count = cut_count + 1,
+                            .stage_of = MEM_ARRAY(int, graph_unit_count(graph) + 1)};
     for (int s = 0; s <= cut_count; s++) {
         struct stage_range *stage = &ranges.stages[s];
         stage->first_unit = s ? cuts[s - 1] : 0;
         stage->end_unit = s < cut_count ? cuts[s] : graph_unit_count(graph);
+        for (int u = stage->first_unit; u < stage->end_unit; u++) ranges.stage_of[u] = s;
         for (int phase = 0; phase < PHASE_COUNT; phase++) {
             stage->phase[phase].nodes = nodes_of(graph, stage, (enum phase)phase);
             ranges_cut_segments(&ranges, s, (enum phase)phase, &stage->phase[phase].nodes.end, 1);
@@ -119,6 +119,7 @@ void ranges_free(struct ranges *ranges) {
             free(ranges->stages[s].phase[phase].segment_end);
     }
     free(ranges->stages);
+    free(ranges->stage_of);
     *ranges = (struct ranges){0};
 }
 

@@ -38,6 +38,7 @@ struct ranges {
     const struct graph *graph;
     struct stage_range *stages;
     int stage_count;
+    int *stage_of; /* per unit */
 };
 
 /* Local. Cuts of a graph have units between 1 and this minus 1. */

@@ -32,9 +32,11 @@ static void place_micro(struct plan *plan, struct micro_plan *micro,
     for (int i = 0; i < plan->chunk_count * FORM_COUNT; i++) {
         struct placement_config own = config_for(plan, micro, i % FORM_COUNT, config);
         placement_free(&micro->placement[i]);
-        if (has_form(plan, micro, i % FORM_COUNT))
-            micro->placement[i] =
-                graph_place(&micro->ranges, plan->chunk[i / FORM_COUNT].stage, &own);
+        int stage = plan->chunk[i / FORM_COUNT].stage;
+        if (!has_form(plan, micro, i % FORM_COUNT)) continue;
+        micro->placement[i] = plan->pool
+                                  ? plan_pool_place(plan->pool, &micro->ranges, stage, &own)
+                                  : graph_place(&micro->ranges, stage, &own);
     }
 }
 

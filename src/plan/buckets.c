@@ -13,11 +13,14 @@
 
 enum { MIN_BYTES = 1 << 20, MAX_BYTES = 25 << 20, SHARE = 16 };
 
-static int64_t most_elements(int64_t total) {
+int64_t buckets_most_bytes(int64_t total) {
     int64_t bytes = state_bytes(total) / SHARE;
     if (bytes > MAX_BYTES) bytes = MAX_BYTES;
-    if (bytes < MIN_BYTES) bytes = MIN_BYTES;
-    return bytes / state_bytes(1);
+    return bytes < MIN_BYTES ? MIN_BYTES : bytes;
+}
+
+static int64_t most_elements(int64_t total) {
+    return buckets_most_bytes(total) / state_bytes(1);
 }
 
 /* The node after which every gradient that the stage makes of the bucket's parameters is there. */
@@ -199,7 +202,9 @@ static void cut_apart(const struct bucket_list *buckets, const struct bucket_sou
         int b = phase == PHASE_FORWARD ? count - 1 - i : i;
         const struct bucket *bucket = &buckets->items[b];
         ends[i] = end;
-        if (b == count - 1 && buckets_keep_last(source)) continue;
+        /* What another stage shares is touched there, too. */
+        bool shared = source->shared > 0 && source->shared == source->count;
+        if (b == count - 1 && (shared || buckets_keep_last(source))) continue;
         for (int p = 0; p < bucket->count; p++) {
             int param = source->params[bucket->first - source->first + p];
             const struct touched *own = &of[param].by[phase];

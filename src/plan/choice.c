@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "comm/channel.h"
 #include "graph/memory.h"
+#include "plan/pool.h"
 
 enum { MOST_SHAPES = 3 };
 
@@ -158,6 +159,14 @@ static void count_times(struct trial *trial) {
 
 /* --- bytes --- */
 
+/* With sizes alone where a pool has placed the stage before. */
+static struct placement place(const struct trial *trial, int stage,
+                              const struct placement_config *config) {
+    struct plan_pool *pool = trial->input->pool;
+    return pool ? plan_pool_place(pool, &trial->ranges, stage, config)
+                : graph_place(&trial->ranges, stage, config);
+}
+
 /* Good for orders with B and with I and W. */
 static int64_t slot_bytes(const struct trial *trial, int stage) {
     struct placement_config config = {
@@ -166,7 +175,7 @@ static int64_t slot_bytes(const struct trial *trial, int stage) {
                  .inputs = trial->ranges.graph->device->backend->apart,
                  .recompute = trial->input->config->recompute == RECOMPUTE_ALWAYS},
         .shared = true};
-    SCOPED(placement_free) struct placement placement = graph_place(&trial->ranges, stage, &config);
+    SCOPED(placement_free) struct placement placement = place(trial, stage, &config);
     return (int64_t)placement.slot_bytes;
 }
 
@@ -180,7 +189,7 @@ static size_t shared_bytes(const struct trial *trial, int position) {
     size_t most = 0;
     for (int c = 0; c < trial->shape.chunks; c++) {
         int stage = pipeline_stage(&trial->shape, position, c);
-        struct placement placement = graph_place(&trial->ranges, stage, &config);
+        struct placement placement = place(trial, stage, &config);
         if (placement.shared_bytes > most) most = placement.shared_bytes;
         placement_free(&placement);
     }
@@ -241,7 +250,7 @@ static void count_bytes(struct trial *trial) {
 
 static void trial_free(struct trial *trial) {
     ranges_free(&trial->ranges);
-    partition_free(&trial->partition);
+    if (!trial->input || !trial->input->pool) partition_free(&trial->partition);
     free(trial->forward);
     free(trial->backward);
     free(trial->weight);
@@ -257,7 +266,13 @@ static enum status trial_new(const struct choice_input *input, const struct time
     struct partition_config partition = input->partition;
     struct trial trial = {.input = input, .times = times, .shape = *shape, .stages = stages};
     partition.chunks = stages;
-    TRY(partition_new(input->graph, &partition, &trial.partition));
+    const struct partition *shared;
+    if (input->pool) {
+        TRY(plan_pool_partition(input->pool, input->graph, &partition, &shared));
+        trial.partition = *shared;
+    } else {
+        TRY(partition_new(input->graph, &partition, &trial.partition));
+    }
     enum status status = ranges_new(input->graph, trial.partition.cuts, stages - 1, &trial.ranges);
     trial.forward = MEM_ARRAY(double, stages);
     trial.backward = MEM_ARRAY(double, stages);

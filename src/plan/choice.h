@@ -34,6 +34,7 @@ struct choice_input {
     const struct run_config *config;
     const struct graph *graph;         /* of a micro-batch, lowered */
     struct partition_config partition; /* of the model; its number of chunks is tried here */
+    struct plan_pool *pool;            /* of the graph; NULL: none */
     size_t other_bytes;                /* of a rank, besides parameters, activations and messages */
 };
 

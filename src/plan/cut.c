@@ -30,8 +30,12 @@ struct partition_config cut_config(const struct plan *plan) {
 enum status plan_cut(struct plan *plan) {
     double *node_ns = times_of(plan);
     struct partition_config partition = cut_config(plan);
+    const struct graph *graph = plan->micro[0].graph;
+    const struct partition *shared;
     partition.node_ns = node_ns;
-    enum status status = partition_new(plan->micro[0].graph, &partition, &plan->partition);
+    enum status status = plan->pool ? plan_pool_partition(plan->pool, graph, &partition, &shared)
+                                    : partition_new(graph, &partition, &plan->partition);
+    if (status == STATUS_OK && plan->pool) plan->partition = *shared;
     free(node_ns);
     return status;
 }

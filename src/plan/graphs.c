@@ -8,9 +8,9 @@
 #include "base/mem.h"
 #include "plan/plan_auto.h"
 
-enum status graphs_make(const struct plan *plan, int64_t samples, bool training,
-                        struct graph **out) {
-    const struct run_config *config = &plan->config;
+enum status graphs_build(const struct run_config *config, struct device *device,
+                         const struct graph *main, int64_t samples, bool training,
+                         struct graph **out) {
     struct model_config shape = config->shape;
     shape.batch = samples;
     shape.training = training;
@@ -22,17 +22,38 @@ enum status graphs_make(const struct plan *plan, int64_t samples, bool training,
     graph_fuse(graph);
     if (training) TRY(graph_gradient(graph));
     graph_narrow(graph, config->dtype);
-    if (plan->micro_count > 0) {
-        const struct graph *main = plan->micro[0].graph;
+    if (main) {
         layouts = MEM_ARRAY(const struct layout *, main->param_count + 1);
         for (int i = 0; i < main->param_count; i++)
             layouts[i] = main->values[main->params[i].value].layout;
     }
-    bool all = plan_stages(plan) == 1 && config->cell.role == GRID_STAGE;
-    plan->device->dry = config->dry || !all || (config->forward && training);
-    TRY(graph_lower(graph, plan->device, layouts));
+    TRY(graph_lower(graph, device, layouts));
     *out = graph;
     graph = NULL;
+    return STATUS_OK;
+}
+
+static enum status build(const struct plan *plan, int64_t samples, bool training,
+                         struct graph **out) {
+    const struct run_config *config = &plan->config;
+    const struct graph *main = plan->micro_count > 0 ? plan->micro[0].graph : NULL;
+    bool all = plan_stages(plan) == 1 && config->cell.role == GRID_STAGE;
+    plan->device->dry = config->dry || !all || (config->forward && training);
+    return graphs_build(config, plan->device, main, samples, training, out);
+}
+
+enum status graphs_make(const struct plan *plan, int64_t samples, bool training,
+                        struct graph **out) {
+    const struct run_config *config = &plan->config;
+    struct plan_pool_key key = {.samples = samples,
+                                .main_samples = plan->micro_count > 0 ? plan->micro[0].samples : 0,
+                                .stats_ranks = config->sync_bn ? config->replicas : 1,
+                                .training = training};
+    if (!plan->pool) return build(plan, samples, training, out);
+    *out = plan_pool_find(plan->pool, &key);
+    if (*out) return STATUS_OK;
+    TRY(build(plan, samples, training, out));
+    plan_pool_add(plan->pool, &key, *out);
     return STATUS_OK;
 }
 
@@ -42,21 +63,26 @@ enum status graphs_cut(const struct plan *plan, struct micro_plan *micro) {
     TRY(partition_translate(&plan->partition, micro->graph, cuts));
     TRY(ranges_new(micro->graph, cuts, stages - 1, &micro->ranges));
     micro->crossing = MEM_ARRAY(struct crossing, (stages - 1) * PHASE_COUNT + 1);
-    for (int i = 0; i < (stages - 1) * PHASE_COUNT; i++)
-        micro->crossing[i] =
-            ranges_crossing(&micro->ranges, i / PHASE_COUNT, (enum phase)(i % PHASE_COUNT));
+    struct partition_source *source =
+        plan->pool ? plan_pool_source(plan->pool, micro->graph) : NULL;
+    for (int i = 0; i < (stages - 1) * PHASE_COUNT; i++) {
+        int cut = i / PHASE_COUNT;
+        enum phase phase = (enum phase)(i % PHASE_COUNT);
+        micro->crossing[i] = source ? *partition_crossing(source, cuts[cut], phase)
+                                    : ranges_crossing(&micro->ranges, cut, phase);
+    }
     return STATUS_OK;
 }
 
 void graphs_free(const struct plan *plan, struct micro_plan *micro) {
     for (int i = 0; micro->placement && i < plan->chunk_count * FORM_COUNT; i++)
         placement_free(&micro->placement[i]);
-    for (int i = 0; micro->crossing && i < (plan_stages(plan) - 1) * PHASE_COUNT; i++)
+    for (int i = 0; !plan->pool && micro->crossing && i < (plan_stages(plan) - 1) * PHASE_COUNT; i++)
         free(micro->crossing[i].values);
     free(micro->placement);
     free(micro->crossing);
     ranges_free(&micro->ranges);
-    graph_free(&micro->graph);
+    if (!plan->pool) graph_free(&micro->graph);
 }
 
 /* --- layouts --- */

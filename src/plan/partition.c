@@ -4,6 +4,7 @@
 #include "plan/partition.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -29,6 +30,23 @@ struct weighing {
     const struct graph *graph;
     const struct partition_config *config;
     const struct layer_list *layers;
+    const int *param_unit; /* per parameter: the unit that uses it first */
+};
+
+/* A table of balance.h, and what it was made for. */
+struct table {
+    double *weight;
+    int grads, states;
+};
+
+struct partition_source {
+    const struct graph *graph;
+    struct layer_list layers;
+    int *param_unit;
+    struct table fixed[BALANCE_COUNT];
+    double *kept;                          /* per run of layers */
+    size_t *cross_bytes;                   /* per layer: of both phases */
+    struct crossing *crossing[PHASE_COUNT]; /* per unit; no values: not asked for yet */
 };
 
 /* Adds the terms of a node. */
@@ -53,17 +71,18 @@ static int param_read(const struct graph *graph, const struct node *node, int i)
     return root->kind == VALUE_PARAM ? root->index : -1;
 }
 
-static bool reads_param(const struct graph *graph, const struct node *node, int param) {
-    for (int i = 0; i < node->in_count; i++)
-        if (param_read(graph, node, i) == param) return true;
-    return false;
-}
-
-/* The unit that uses a parameter first. */
-static int first_unit(const struct graph *graph, int param) {
-    int n = 0;
-    while (n < graph->forward_count - 1 && !reads_param(graph, &graph->nodes[n], param)) n++;
-    return graph->nodes[n].unit;
+/* Per parameter the unit that uses it first; the last one where none does. One pass: there are many
+ * parameters, and many nodes. The caller frees it. */
+static int *first_units(const struct graph *graph) {
+    int *unit = MEM_ARRAY(int, graph->param_count + 1),
+        last = graph->forward_count > 0 ? graph->nodes[graph->forward_count - 1].unit : 0;
+    for (int p = 0; p < graph->param_count; p++) unit[p] = last;
+    for (int n = graph->forward_count - 1; n >= 0; n--)
+        for (int i = 0; i < graph->nodes[n].in_count; i++) {
+            int param = param_read(graph, &graph->nodes[n], i);
+            if (param >= 0) unit[param] = graph->nodes[n].unit;
+        }
+    return unit;
 }
 
 static const struct tensor_type *param_type(const struct graph *graph, int param) {
@@ -75,7 +94,7 @@ static void measure_params(const struct weighing *weighing, int n, struct terms 
     const struct node *node = &graph->nodes[n];
     for (int i = 0; i < node->in_count; i++) {
         int param = param_read(graph, node, i);
-        if (param < 0 || first_unit(graph, param) != node->unit) continue;
+        if (param < 0 || weighing->param_unit[param] != node->unit) continue;
         add_term(terms, graph->params[param].value,
                  (double)tensor_type_bytes(param_type(graph, param)));
     }
@@ -147,42 +166,67 @@ static double *weigh(const struct weighing *weighing, measure measure) {
 
 /* --- cuts --- */
 
-static size_t *weigh_cuts(const struct weighing *weighing) {
-    const struct layer_list *layers = weighing->layers;
-    size_t *bytes = MEM_ARRAY(size_t, layers->count + 1);
-    for (int layer = 1; layer < layers->count; layer++) {
-        struct ranges ranges;
-        enum status status = ranges_new(weighing->graph, &layers->first_unit[layer], 1, &ranges);
-        CHECK(status == STATUS_OK, "no cut before layer %s", layers->name[layer]);
-        for (int phase = 0; phase < PHASE_COUNT; phase++) {
-            struct crossing crossing = ranges_crossing(&ranges, 0, (enum phase)phase);
-            bytes[layer] += crossing.bytes;
-            free(crossing.values);
-        }
-        ranges_free(&ranges);
-    }
-    return bytes;
+const struct crossing *partition_crossing(struct partition_source *source, int unit,
+                                          enum phase phase) {
+    struct crossing *crossing = &source->crossing[phase][unit];
+    if (crossing->values) return crossing;
+    SCOPED(ranges_free) struct ranges ranges = {0};
+    enum status status = ranges_new(source->graph, &unit, 1, &ranges);
+    CHECK(status == STATUS_OK, "no cut before unit %d", unit);
+    *crossing = ranges_crossing(&ranges, 0, phase);
+    return crossing;
 }
 
-static struct balance_problem problem_new(const struct weighing *weighing) {
+static const size_t *weigh_cuts(struct partition_source *source) {
+    const struct layer_list *layers = &source->layers;
+    if (source->cross_bytes) return source->cross_bytes;
+    source->cross_bytes = MEM_ARRAY(size_t, layers->count + 1);
+    for (int layer = 1; layer < layers->count; layer++)
+        for (int phase = 0; phase < PHASE_COUNT; phase++)
+            source->cross_bytes[layer] +=
+                partition_crossing(source, layers->first_unit[layer], (enum phase)phase)->bytes;
+    return source->cross_bytes;
+}
+
+static struct weighing weighing_of(const struct partition_source *source,
+                                   const struct partition_config *config) {
+    return (struct weighing){.graph = source->graph,
+                             .config = config,
+                             .layers = &source->layers,
+                             .param_unit = source->param_unit};
+}
+
+static const double *weigh_fixed(struct partition_source *source,
+                                 const struct partition_config *config) {
     static const measure fixed[] = {[BALANCE_TIME] = measure_time,
                                     [BALANCE_FLOPS] = measure_flops,
                                     [BALANCE_PARAMS] = measure_params,
                                     [BALANCE_MEMORY] = measure_store};
-    const struct partition_config *config = weighing->config;
-    bool memory = config->balance == BALANCE_MEMORY;
-    return (struct balance_problem){.layers = weighing->layers->count,
-                                    .chunks = config->chunks,
-                                    .fixed = weigh(weighing, fixed[config->balance]),
-                                    .per_slot = memory ? weigh(weighing, measure_kept) : NULL,
-                                    .slots = config->slots,
-                                    .cross_bytes = weigh_cuts(weighing)};
+    struct weighing weighing = weighing_of(source, config);
+    struct table *table = &source->fixed[config->balance];
+    bool other = table->grads != config->grads || table->states != config->states;
+    if (table->weight && !other) return table->weight;
+    free(table->weight);
+    *table =
+        (struct table){weigh(&weighing, fixed[config->balance]), config->grads, config->states};
+    return table->weight;
 }
 
-static void problem_free(struct balance_problem *problem) {
-    free((void *)problem->fixed);
-    free((void *)problem->per_slot);
-    free((void *)problem->cross_bytes);
+static const double *weigh_kept(struct partition_source *source) {
+    struct weighing weighing = weighing_of(source, NULL);
+    if (!source->kept) source->kept = weigh(&weighing, measure_kept);
+    return source->kept;
+}
+
+static struct balance_problem problem_of(struct partition_source *source,
+                                         const struct partition_config *config) {
+    bool memory = config->balance == BALANCE_MEMORY;
+    return (struct balance_problem){.layers = source->layers.count,
+                                    .chunks = config->chunks,
+                                    .fixed = weigh_fixed(source, config),
+                                    .per_slot = memory ? weigh_kept(source) : NULL,
+                                    .slots = config->slots,
+                                    .cross_bytes = weigh_cuts(source)};
 }
 
 static enum status check_config(const struct partition_config *config,
@@ -206,85 +250,86 @@ static enum status check_config(const struct partition_config *config,
     return STATUS_OK;
 }
 
-static enum status find_cuts(const struct weighing *weighing, const struct balance_problem *problem,
-                             int *cuts) {
-    const struct partition_config *config = weighing->config;
-    if (config->cut) return layers_cut(weighing->layers, config->cut, config->cut_count, cuts);
+static enum status find_cuts(const struct layer_list *layers, const struct partition_config *config,
+                             const struct balance_problem *problem, int *cuts) {
+    if (config->cut) return layers_cut(layers, config->cut, config->cut_count, cuts);
     balance_cut(problem, cuts);
-    for (int i = 0; i < config->chunks - 1; i++) cuts[i] = weighing->layers->first_unit[cuts[i]];
+    for (int i = 0; i < config->chunks - 1; i++) cuts[i] = layers->first_unit[cuts[i]];
     return STATUS_OK;
 }
 
 /* --- what a chunk has --- */
 
-static double kept_bytes(const struct graph *graph, const struct stage_range *stage) {
-    struct layer_list whole = {
-        .graph = graph, .first_unit = (int[]){stage->first_unit, stage->end_unit}, .count = 1};
-    struct weighing weighing = {.graph = graph, .layers = &whole};
-    double *table = weigh(&weighing, measure_kept), bytes = table[balance_entry(1, 0, 1)];
-    free(table);
-    return bytes;
-}
-
-static void add_params(const struct graph *graph, struct partition_chunk *chunk) {
+static void add_params(const struct partition_source *source, struct partition_chunk *chunk) {
+    const struct graph *graph = source->graph;
     for (int p = 0; p < graph->param_count; p++) {
-        int unit = first_unit(graph, p);
+        int unit = source->param_unit[p];
         if (unit < chunk->first_unit || unit >= chunk->end_unit) continue;
         chunk->param_elements += shape_count(&param_type(graph, p)->shape);
         chunk->param_bytes += tensor_type_bytes(param_type(graph, p));
     }
 }
 
-static struct partition_chunk chunk_of(const struct ranges *ranges, int index,
-                                       const struct layer_list *layers) {
+static struct crossing copy_crossing(const struct crossing *from) {
+    struct crossing copy = *from;
+    copy.values = MEM_ARRAY(int, from->count + 1);
+    memcpy(copy.values, from->values, (size_t)from->count * sizeof *copy.values);
+    return copy;
+}
+
+static struct partition_chunk chunk_of(struct partition_source *source, const struct ranges *ranges,
+                                       int index) {
+    const struct layer_list *layers = &source->layers;
     const struct stage_range *stage = &ranges->stages[index];
     int first = layers_at(layers, stage->first_unit), last = layers_at(layers, stage->end_unit - 1);
-    struct partition_chunk chunk = {.first_layer = layers->name[first],
-                                    .last_layer = layers->name[last],
-                                    .first_unit = stage->first_unit,
-                                    .end_unit = stage->end_unit,
-                                    .layer_count = last - first + 1,
-                                    .kept_bytes = (size_t)kept_bytes(ranges->graph, stage)};
-    add_params(ranges->graph, &chunk);
+    struct partition_chunk chunk = {
+        .first_layer = layers->name[first],
+        .last_layer = layers->name[last],
+        .first_unit = stage->first_unit,
+        .end_unit = stage->end_unit,
+        .layer_count = last - first + 1,
+        .kept_bytes =
+            (size_t)weigh_kept(source)[balance_entry(layers->count, first, last + 1)]};
+    add_params(source, &chunk);
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
         struct node_range nodes = stage->phase[phase].nodes;
         for (int n = nodes.begin; n < nodes.end; n++)
             chunk.flops[phase] += cost_node_flops(ranges->graph, n);
         if (index < ranges->stage_count - 1)
-            chunk.crossing[phase] = ranges_crossing(ranges, index, (enum phase)phase);
+            chunk.crossing[phase] =
+                copy_crossing(partition_crossing(source, stage->end_unit, (enum phase)phase));
     }
     return chunk;
 }
 
-static enum status fill_chunks(struct partition *partition, const struct layer_list *layers,
+static enum status fill_chunks(struct partition_source *source, struct partition *partition,
                                const struct balance_problem *problem) {
     SCOPED(ranges_free) struct ranges ranges = {0};
     TRY(ranges_new(partition->graph, partition->cuts, partition->count - 1, &ranges));
     for (int c = 0; c < partition->count; c++) {
         struct partition_chunk *chunk = &partition->chunks[c];
-        *chunk = chunk_of(&ranges, c, layers);
-        int first = layers_at(layers, chunk->first_unit);
+        *chunk = chunk_of(source, &ranges, c);
+        int first = layers_at(&source->layers, chunk->first_unit);
         chunk->weight = balance_weight(problem, c, first, first + chunk->layer_count);
     }
     return STATUS_OK;
 }
 
-static enum status cut_graph(const struct graph *graph, const struct partition_config *config,
-                             const struct layer_list *layers, struct partition *out) {
-    TRY(check_config(config, layers));
+enum status partition_from(struct partition_source *source, const struct partition_config *config,
+                           struct partition *out) {
+    CHECK(config->chunks >= 1, "a partition into %d chunks", config->chunks);
+    TRY(check_config(config, &source->layers));
     struct partition_config own = *config;
     if (own.balance == BALANCE_TIME && !own.node_ns) own.balance = BALANCE_FLOPS;
-    struct weighing weighing = {.graph = graph, .config = &own, .layers = layers};
-    struct partition partition = {.graph = graph,
+    struct partition partition = {.graph = source->graph,
                                   .balance = own.balance,
                                   .named = own.cut,
                                   .cuts = MEM_ARRAY(int, own.chunks),
                                   .chunks = MEM_ARRAY(struct partition_chunk, own.chunks),
                                   .count = own.chunks};
-    struct balance_problem problem = problem_new(&weighing);
-    enum status status = find_cuts(&weighing, &problem, partition.cuts);
-    if (status == STATUS_OK) status = fill_chunks(&partition, layers, &problem);
-    problem_free(&problem);
+    struct balance_problem problem = problem_of(source, &own);
+    enum status status = find_cuts(&source->layers, &own, &problem, partition.cuts);
+    if (status == STATUS_OK) status = fill_chunks(source, &partition, &problem);
     if (status == STATUS_OK)
         *out = partition;
     else
@@ -292,11 +337,36 @@ static enum status cut_graph(const struct graph *graph, const struct partition_c
     return status;
 }
 
+struct partition_source *partition_source_new(const struct graph *graph) {
+    struct partition_source *source = MEM_NEW(struct partition_source);
+    source->graph = graph;
+    source->layers = layers_of(graph);
+    source->param_unit = first_units(graph);
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+        source->crossing[phase] = MEM_ARRAY(struct crossing, graph_unit_count(graph) + 1);
+    return source;
+}
+
+void partition_source_free(struct partition_source **source) {
+    struct partition_source *of = *source;
+    if (!of) return;
+    for (int phase = 0; phase < PHASE_COUNT; phase++) {
+        for (int u = 0; u < graph_unit_count(of->graph); u++) free(of->crossing[phase][u].values);
+        free(of->crossing[phase]);
+    }
+    for (int b = 0; b < BALANCE_COUNT; b++) free(of->fixed[b].weight);
+    free(of->kept);
+    free(of->cross_bytes);
+    free(of->param_unit);
+    layers_free(&of->layers);
+    free(of);
+    *source = NULL;
+}
+
 enum status partition_new(const struct graph *graph, const struct partition_config *config,
                           struct partition *out) {
-    CHECK(config->chunks >= 1, "a partition into %d chunks", config->chunks);
-    SCOPED(layers_free) struct layer_list layers = layers_of(graph);
-    return cut_graph(graph, config, &layers, out);
+    SCOPED(partition_source_free) struct partition_source *source = partition_source_new(graph);
+    return partition_from(source, config, out);
 }
 
 void partition_free(struct partition *partition) {

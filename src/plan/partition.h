@@ -51,6 +51,19 @@ enum status partition_new(const struct graph *graph, const struct partition_conf
                           struct partition *out);
 void partition_free(struct partition *partition);
 
+/* What all partitions of a graph are made of: weights of all runs of layers, and what crosses each
+ * cut. Made as it is asked for, so that the second partition takes a fraction of the time. */
+struct partition_source;
+/* Local. The graph outlives it. The caller frees it; accepts NULL and clears the pointer. */
+struct partition_source *partition_source_new(const struct graph *graph);
+void partition_source_free(struct partition_source **source);
+/* Local. partition_new of its graph. Whoever gives times gives the same each time. */
+enum status partition_from(struct partition_source *source, const struct partition_config *config,
+                           struct partition *out);
+/* Local. What crosses a cut before a unit, as ranges_crossing says; the source's own. */
+const struct crossing *partition_crossing(struct partition_source *source, int unit,
+                                          enum phase phase);
+
 /* Local. Its cuts in another graph of the model, for ranges_new: count - 1 units, written to
  * `cuts`. */
 enum status partition_translate(const struct partition *partition, const struct graph *to,

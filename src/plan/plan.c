@@ -497,9 +497,18 @@ void plan_configure(struct plan *plan, const struct run_config *config) {
     memcpy((struct run_config *)&plan->config, config, sizeof *config);
 }
 
+static enum status open_device(struct plan *plan) {
+    const struct run_config *config = &plan->config;
+    if (!plan->pool)
+        return device_open(config->device, config->device_index, config->threads, &plan->device);
+    CHECK(config->dry, "a plan with shared graphs would make kernels");
+    plan->device = plan_pool_device(plan->pool);
+    return STATUS_OK;
+}
+
 static enum status make(struct plan *plan) {
     const struct run_config *config = &plan->config;
-    TRY(device_open(config->device, config->device_index, config->threads, &plan->device));
+    TRY(open_device(plan));
     TRY(plan->device->backend->takes(plan->device, config->dtype));
     plan->device->dry = config->dry;
     plan->device->conv = config->conv;
@@ -526,6 +535,7 @@ enum status plan_new(const struct run_config *config, const struct plan_given *g
     plan_configure(plan, config);
     if (given) plan->given = *given;
     plan->comm = config->comm;
+    plan->pool = plan->given.pool;
     made++;
     enum status status = make(plan);
     const char *name = plan->given.agreed ? PLAN_AGREED : plan->given.program ? given->name : NULL;
@@ -541,11 +551,11 @@ void plan_free(struct plan **plan) {
     if (!*plan) return;
     free_rank(*plan);
     choice_free(&(*plan)->choice);
-    partition_free(&(*plan)->partition);
+    if (!(*plan)->pool) partition_free(&(*plan)->partition);
     ties_free(&(*plan)->ties);
     stage_buckets_free(&(*plan)->buckets);
     program_free(&(*plan)->program);
-    device_close(&(*plan)->device);
+    if (!(*plan)->pool) device_close(&(*plan)->device);
     free((*plan)->last_samples);
     free(*plan);
     *plan = NULL;

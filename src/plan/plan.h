@@ -20,6 +20,7 @@
 #include "plan/forms.h"
 #include "plan/holdings.h"
 #include "plan/partition.h"
+#include "plan/pool.h"
 #include "plan/state_layout.h"
 #include "program/program.h"
 
@@ -73,6 +74,8 @@ struct plan_given {
     const struct bytes *agreed;  /* of auto: the text of rank 0's program; NULL */
     const struct choice
         *chosen; /* of auto: what another plan of the run has chosen; NULL: choose */
+    struct plan_pool *pool; /* of a search: graphs are shared, and described only; outlives the
+                               plan. NULL: its own */
 };
 
 struct plan {
@@ -80,6 +83,7 @@ struct plan {
     struct plan_given given; /* after plan_new its name alone; NULL: the plan's own program */
     const char *comm;        /* by which ranks talk; NULL: one rank */
     const char *plane;       /* of its devices, as plane_open names it; NULL: by that */
+    struct plan_pool *pool;  /* that device and graphs belong to; NULL: they are the plan's own */
     struct device *device;
     struct program *program;                   /* has list last where last_samples says so */
     int64_t *last_samples;                     /* per micro-batch of the short last step */

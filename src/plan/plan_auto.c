@@ -60,6 +60,7 @@ enum status plan_choose(struct plan *plan) {
     struct choice_input input = {.config = config,
                                  .graph = plan->micro[0].graph,
                                  .partition = cut_config(plan),
+                                 .pool = plan->pool,
                                  .other_bytes = other_bytes(plan)};
     input.partition.grads = grads_of(config);
     TRY(choice_make(&input, &grid, &plan->choice));

@@ -38,6 +38,9 @@ enum status resolve_run(struct options *options, const struct model *model,
  * profile that no option of the run makes use of. */
 enum status resolve_costs(const struct options *options, bool files, int local_ranks,
                           struct run_config *config, struct costs **out);
+/* Local. With auto: the limit of a rank is the least memory that a device of the run has, unless
+ * --memory-limit stands in for it. */
+void resolve_limit(const struct costs *costs, struct run_config *config);
 
 /* Local. A configuration is const once it is resolved. These are of other runs: of another rank,
  * described only or not; with what auto may use of memory, or chose; and one to compare with, which

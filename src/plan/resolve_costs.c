@@ -26,10 +26,10 @@ static enum status pick_section(struct costs *costs, const struct run_config *co
     return costs->profile ? profile_pick(costs->profile, &place, &costs->section) : STATUS_OK;
 }
 
-/* Orders are chosen for one limit: the least that a device of the run has. --memory-limit stands in
- * for it. */
-static void take_limit(const struct cluster *cluster, struct run_config *config) {
-    if (config->memory_limit || !plan_is_auto(config)) return;
+/* Orders are chosen for one limit. */
+void resolve_limit(const struct costs *costs, struct run_config *config) {
+    const struct cluster *cluster = costs->cluster;
+    if (!cluster || config->memory_limit || !plan_is_auto(config)) return;
     for (int r = 0; r < config->ranks; r++) {
         int64_t bytes = cluster_memory_bytes(cluster, r);
         if (r == 0 || bytes < config->memory_limit) config->memory_limit = bytes;
@@ -58,7 +58,7 @@ enum status resolve_costs(const struct options *options, bool files, int local_r
         cost_free(&costs);
         return status;
     }
-    if (costs->cluster) take_limit(costs->cluster, config);
+    resolve_limit(costs, config);
     config->costs = *out = costs;
     return STATUS_OK;
 }

@@ -62,14 +62,25 @@ static enum status take_patch(struct planned_run *planned, const struct model *m
     return STATUS_OK;
 }
 
+enum status planned_open_data(struct planned_run *planned) {
+    const struct model *model = model_find(planned->options.model);
+    CHECK(model, "no model is called %s", planned->options.model);
+    TRY(open_data(planned, model));
+    return take_patch(planned, model);
+}
+
+struct rank_info planned_info_to_forecast(const struct options *options, int ranks) {
+    bool processes = ranks > 1 && !strategy_uses_threads(options);
+    return (struct rank_info){
+        .ranks = ranks, .local_ranks = ranks, .to_start = processes, .weighed = processes};
+}
+
 /* The machine is known here; what follows from it and the options is decided in src/plan. */
 static enum status resolve(struct planned_run *planned, const struct rank_info *info,
                            struct run_config *out) {
     const struct model *model = model_find(planned->options.model);
     struct cores_share share;
-    CHECK(model, "no model is called %s", planned->options.model);
-    TRY(open_data(planned, model));
-    TRY(take_patch(planned, model));
+    TRY(planned_open_data(planned));
     TRY(share_of(planned, info, &share));
     planned->cores = share;
     planned->local_ranks = share.ranks;

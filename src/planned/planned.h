@@ -64,6 +64,12 @@ struct planned_run {
 enum status planned_open(const struct options *options, const struct rank_info *info,
                          struct planned_run *out);
 void planned_close(struct planned_run *planned);
+/* Local, blocking. Opens the data that the options of `planned` name, and resolves what follows from
+ * these: nothing else of it is there. */
+enum status planned_open_data(struct planned_run *planned);
+/* Local. Of a run that is forecast and never started: `ranks` ranks that share this machine, as
+ * those of `train` would. What a rank takes is measured as explain does. */
+struct rank_info planned_info_to_forecast(const struct options *options, int ranks);
 /* Local. What rank `rank` is told that is a thread beside the one of `first`: what the process
  * knows already. `agreed` may be empty. All is borrowed. */
 struct rank_info planned_info_beside(const struct planned_run *first, int rank, int ranks,

@@ -122,6 +122,14 @@ static double cost_of(const struct replay_costs *costs, struct pipeline_op op) {
     }
 }
 
+/* What runs right before it, whether it is ready or not. */
+static double again_of(const struct run *run, struct pipeline_op op) {
+    const struct replay_costs *costs = run->of->costs;
+    bool keeps = costs->again_keeps_last && op.micro == run->micros - 1;
+    if (!costs->again || keeps || op.op == INSTR_F || op.op == INSTR_W) return 0;
+    return costs->again[op.stage];
+}
+
 /* Marks it as ended and wakes whoever may wait for it. */
 static void finish(struct run *run, struct pipeline_op op, double end) {
     if (op.op == INSTR_W) return;
@@ -141,10 +149,11 @@ static void run_position(struct run *run, int position) {
         struct pipeline_op op = order->items[*next];
         double ready = ready_at(run, op);
         if (ready < 0) return;
-        double begin = later(ready, run->free_at[position]), cost = cost_of(run->of->costs, op);
+        double again = again_of(run, op), cost = cost_of(run->of->costs, op),
+               begin = later(ready, run->free_at[position] + again);
         if (run->of->begin) run->of->begin[position][*next] = begin;
         if (*next == 0) run->first[position] = begin;
-        run->busy[position] += cost;
+        run->busy[position] += again + cost;
         run->free_at[position] = begin + cost;
         finish(run, op, begin + cost);
     }

@@ -13,6 +13,10 @@
 struct replay_costs {
     const double *forward, *input, *weight; /* borrowed */
     double hop;                             /* from one position to another */
+    /* Per stage: forward that is run again before B or I, and need not wait for gradients; not of
+     * the last micro-batch where that keeps all. NULL: none. */
+    const double *again;
+    bool again_keeps_last;
     /* Where links are known, in place of hop (all NULL: they are not). A message over a cut, ahead
      * or back, holds its link for a time, so that the next one follows it, and then takes a
      * latency. */

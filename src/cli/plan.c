@@ -1,0 +1,20 @@
+/* `stretto plan`: which strategy? Searches all plans that the options leave open, ranks them by their
+ * forecasts and says why the others are slower. Nothing is started. */
+#include "base/log.h"
+#include "cli/cli.h"
+#include "view/plan_table.h"
+
+static enum status plan_with(const struct options *options) {
+    SCOPED(planned_search_close) struct planned_search search = {0};
+    TRY(planned_search(options, false, &search));
+    if (options->json)
+        plan_table_json(&search, stdout);
+    else if (!options->quiet)
+        plan_table_print(&search, stdout);
+    return STATUS_OK;
+}
+
+enum status plan_run(const struct options *options) {
+    log_quiet(options->quiet);
+    return plan_with(options);
+}

@@ -1,0 +1,197 @@
+/* See planned_search.h. */
+#include "planned/planned_search.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/machine.h"
+#include "base/option_registry.h"
+#include "plan/resolve.h"
+#include "planned/events.h"
+#include "planned/weigher.h"
+#include "record/trace.h"
+
+enum { BEST = 10, FALLBACK_LIBRARY_BYTES = 24 << 20 };
+
+/* --- ranks --- */
+
+enum status planned_ranks_asked(const struct options *options, int *out) {
+    SCOPED(cluster_free) struct cluster cluster = {0};
+    int asked = resolve_ranks_asked(options), local = (int)options->local_ranks;
+    *out = local > 1 ? local : asked;
+    bool said = option_is_given(options, OPTION_local_ranks) ||
+                option_is_given(options, OPTION_stages) ||
+                option_is_given(options, OPTION_replicas) ||
+                option_is_given(options, OPTION_deal) || options_asking_ranks(options);
+    if (said || !option_is_given(options, OPTION_cluster)) return STATUS_OK;
+    TRY(cluster_read(options->cluster, &cluster));
+    *out = (int)cluster.ranks;
+    return STATUS_OK;
+}
+
+/* What --stages or --replicas alone say is a part of the ranks. */
+static enum status ranks_searched(const struct planned_search *search, int *out) {
+    const struct options *options = &search->options;
+    const struct cluster *cluster = search->opened.costs->cluster;
+    bool both = option_is_given(options, OPTION_stages) &&
+                option_is_given(options, OPTION_replicas);
+    int asked = resolve_ranks_asked(options);
+    *out = option_is_given(options, OPTION_local_ranks) ? (int)options->local_ranks
+           : both || !cluster                           ? asked
+                                                        : (int)cluster->ranks;
+    if (cluster) TRY(cluster_check_ranks(cluster, options->cluster, *out));
+    return STATUS_OK;
+}
+
+/* --- memory --- */
+
+static void complete(void *context, struct plan *plan) {
+    const struct planned_search *search = context;
+    struct trace_config trace = events_trace_config(plan, &search->options, plan->config.rank);
+    plan->memory.trace = trace_bytes(&trace);
+    plan->memory.library = (size_t)search->library_bytes;
+}
+
+/* One rank, one micro-batch of the size that many candidates have: all kernels of the model. */
+static struct planner_choice usual_choice(const struct planned_search *search) {
+    const struct options *options = &search->options;
+    int64_t ranks = search->input.ranks, replicas = 1;
+    for (int64_t r = 1; r <= ranks; r++)
+        if (options->batch % r == 0) replicas = r;
+    return (struct planner_choice){.ranks = 1,
+                                   .stages = 1,
+                                   .replicas = 1,
+                                   .micro_batches = (int32_t)replicas,
+                                   .chunks = 1,
+                                   .schedule = PLANNER_WHOLE};
+}
+
+/* Ranks as processes have a control plane besides: planned_memory.c. */
+static void take_library(struct planned_search *search, const struct weighed *weighed) {
+    enum { CONTROL_DATA_BYTES = 380 << 10, CONTROL_CODE_BYTES = 900 << 10 };
+    struct planner_memory *memory = &search->input.memory;
+    bool several = search->input.ranks > 1;
+    search->library_bytes = weighed->found ? weighed->library_bytes : FALLBACK_LIBRARY_BYTES;
+    memory->shared_bytes = weighed->shared_bytes;
+    memory->beside_bytes = weighed->beside_bytes;
+    if (!several) return;
+    search->library_bytes += CONTROL_DATA_BYTES + CONTROL_CODE_BYTES;
+    memory->shared_bytes += CONTROL_CODE_BYTES;
+}
+
+static void set_memory(struct planned_search *search) {
+    struct planner_memory *memory = &search->input.memory;
+    if (option_is_set(&search->options, OPTION_memory_limit_bytes))
+        memory->limit_bytes = search->options.memory_limit_bytes;
+    else if (!search->opened.costs->cluster)
+        memory->machine_bytes = machine_memory("").usable_bytes;
+}
+
+/* --- the search --- */
+
+static enum status refuse_costs(const struct options *options) {
+    static const enum option_id others[] = {OPTION_delay, OPTION_hetero, OPTION_deal,
+                                            OPTION_program};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (option_is_given(options, others[i]))
+            return fail(STATUS_USAGE,
+                        "--%s fixes a plan or its times: plan has nothing to search with it\n"
+                        "  explain and simulate take it",
+                        option_rows[others[i]].name);
+    if (strcmp(options->clock, "virtual") != 0) return STATUS_OK;
+    return fail(STATUS_USAGE, "--clock virtual is of a run: plan forecasts the wall clock\n"
+                              "  --cluster describes devices of one's own");
+}
+
+static enum status set_input(struct planned_search *search) {
+    struct planner_input *input = &search->input;
+    struct cores_share cores;
+    *input = (struct planner_input){.options = &search->options,
+                                    .model = model_find(search->options.model),
+                                    .dataset = search->opened.dataset,
+                                    .costs = search->opened.costs,
+                                    .complete = complete,
+                                    .context = search,
+                                    .best = BEST};
+    TRY(ranks_searched(search, &input->ranks));
+    cores_of_ranks(input->ranks, &cores);
+    input->threads = option_is_set(&search->options, OPTION_threads)
+                         ? (int)search->options.threads
+                         : cores_threads(&cores);
+    if (!search->opened.costs->cluster) input->cores = machine_cores("").online;
+    set_memory(search);
+    return STATUS_OK;
+}
+
+static enum status open_search(struct planned_search *search) {
+    search->opened.options = search->options;
+    TRY(planned_open_data(&search->opened));
+    search->options = search->opened.options;
+    TRY(cost_read(&search->options, true, &search->opened.costs));
+    return set_input(search);
+}
+
+static void sort_out(struct planned_search *search, const struct weigher *weigher) {
+    struct planner_result *result = &search->result;
+    for (search->fitting = 0; search->fitting < result->timed; search->fitting++) {
+        struct planner_row *row = &result->row[search->fitting];
+        weigher_ask(weigher, &row->choice);
+        struct weighed weighed = weigher_answer(weigher);
+        if (!weighed.found) return;
+        row->peak_bytes = weighed.most_bytes;
+        row->peak_rank = weighed.most_rank;
+        row->over_bytes = weighed.over_bytes;
+        if (weighed.over_bytes == 0) return;
+    }
+}
+
+static enum status search_with(struct planned_search *search, const struct weigher *weigher) {
+    struct planner_choice usual = usual_choice(search);
+    weigher_ask(weigher, &usual);
+    struct weighed weighed = weigher_answer(weigher);
+    take_library(search, &weighed);
+    TRY(planner_search(&search->input, &search->result));
+    sort_out(search, weigher);
+    return STATUS_OK;
+}
+
+enum status planned_search(const struct options *options, bool exhaustive,
+                           struct planned_search *out) {
+    struct weigher weigher;
+    *out = (struct planned_search){.options = *options};
+    TRY(refuse_costs(options));
+    enum status status = open_search(out);
+    out->input.exhaustive = exhaustive;
+    if (status == STATUS_OK) {
+        weigher_open(&out->options, &weigher);
+        status = search_with(out, &weigher);
+        weigher_close(&weigher);
+    }
+    if (status != STATUS_OK) planned_search_close(out);
+    return status;
+}
+
+void planned_search_close(struct planned_search *search) {
+    planner_free(&search->result);
+    planned_close(&search->opened);
+}
+
+const struct planner_row *planned_search_first(const struct planned_search *search) {
+    return search->fitting < search->result.timed ? &search->result.row[search->fitting] : NULL;
+}
+
+enum status planned_search_options(const struct planned_search *search,
+                                   const struct planner_row *row, struct options *out) {
+    struct cores_share cores;
+    char text[TEXT_BYTES];
+    *out = search->options;
+    out->arena = (struct arena){0};
+    TRY(planner_apply(&row->choice, search->input.costs, out));
+    TRY(options_check(out));
+    cores_of_ranks(row->choice.ranks, &cores);
+    if (option_is_given(out, OPTION_threads) || cores_threads(&cores) == search->input.threads)
+        return STATUS_OK;
+    snprintf(text, sizeof text, "%d", search->input.threads);
+    return option_set(out, OPTION_threads, text, "--threads", OPTION_FROM_COMMAND_LINE);
+}
