@@ -139,8 +139,10 @@ $(B)/stretto: $(MAIN_OBJ) $(B)/libstretto.a
 
 # --- tests ---------------------------------------------------------------------------------------------------------
 UNIT_SRC := $(sort $(shell find tests/unit tests/faults -name '*.c' 2>/dev/null))
+# A device for tests: tests/late/late.h.
+LATE_OBJ = $(patsubst %.c,$(B)/%.o,$(sort $(wildcard tests/late/*.c)))
 # The tests have a runner of their own: tests/plain_runner.c says why.
-UNIT_OBJ = $(UNIT_SRC:%.c=$(B)/%.o) $(B)/tests/plain_runner.o $(B)/tests/late/late.o $(B)/tests/late/late_reach.o $(B)/tests/late/late_rows.o
+UNIT_OBJ = $(UNIT_SRC:%.c=$(B)/%.o) $(B)/tests/plain_runner.o $(LATE_OBJ)
 
 unit-tests: $(B)/unit-tests
 $(B)/unit-tests: $(UNIT_OBJ) $(B)/libstretto.a
@@ -153,7 +155,7 @@ $(B)/rank-probe: $(B)/tests/ranks/probe.o $(B)/libstretto.a
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
 # Trainings with ranks as threads, held against one device.
-$(B)/equal: $(B)/tests/equal/equal.o $(B)/tests/equal/replay.o $(B)/tests/late/late.o $(B)/tests/late/late_reach.o $(B)/tests/late/late_rows.o $(B)/libstretto.a
+$(B)/equal: $(B)/tests/equal/equal.o $(B)/tests/equal/replay.o $(LATE_OBJ) $(B)/libstretto.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
@@ -184,6 +186,15 @@ GPU_TESTS = $(B)/gpu-arrays $(B)/gpu-ops $(B)/gpu-models $(B)/gpu-steps
 $(GPU_TESTS):
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
+
+# GPUs that are not there, for tests of what a run says of them: the libraries of tests/stub under the names of NVIDIA's.
+STUB := $(B)/cuda-stub/libcuda.so.1
+$(STUB): $(wildcard tests/stub/*.c) $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(if $(HAVE_CUDA),$(CC) -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -fPIC -fvisibility=hidden -shared $(CONFIG_CFLAGS) \
+	    $(filter %.c,$^) -o $@,touch $@)
+	$(Q)for name in cublasLt.so.12 cublasLt.so.13 cudnn.so.9 nccl.so.2 nvidia-ml.so.1; do ln -sf $(@F) $(@D)/lib$$name; done
 
 # A fuzz target is a file tests/fuzz/fuzz_NAME.c with seeds in corpus/NAME. It is linked twice: with a driver of our own
 # that any compiler builds ($(B)/fuzz/NAME), and, where clang has it, with libFuzzer and sanitizers (build-fuzz/NAME).
@@ -328,6 +339,11 @@ $(B)/bench-ops: $(B)/bench/ops.o $(B)/bench/ops_floor.o $(B)/libstretto.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
+# Training steps on a GPU, against each variant of PyTorch, in turns; BENCH='--cases resnet50-b64 --limit 420 --json FILE'.
+bench-gpu: all
+	@$(torch_there)
+	@$(TORCH_PYTHON) bench/torch/bench_gpu.py --stretto $(B)/stretto $(BENCH)
+
 # Forward and backward on a GPU, operation by operation; PASS='cuda resnet50 64 224 bf16' names device, model, batch, size, type.
 PASS ?= cuda resnet50 64 224 bf16
 bench-gpu-pass: $(B)/bench-gpu-pass
@@ -440,7 +456,7 @@ format:
 clean:
 	rm -rf build build-*
 
-.PHONY: all run test test-long test-both fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-scaling bench-ranks bench-pipes bench-hosts bench-ops bench-exec bench-comm bench-delay bench-loader bench-memory bench-sim bench-simulator unit-tests install uninstall pictures layers lint docs-check format clean help test-gpu bench-gpu-pass FORCE
+.PHONY: all run test test-long test-both fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-scaling bench-ranks bench-pipes bench-hosts bench-ops bench-exec bench-comm bench-delay bench-loader bench-memory bench-sim bench-simulator unit-tests install uninstall pictures layers lint docs-check format clean help test-gpu bench-gpu bench-gpu-pass FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o $(F)/%.o
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)

@@ -191,6 +191,47 @@ def bert_base(_):
     return Bert(cases.WORDS, 768, 12, 12, 3072)
 
 
+class CausalBlock(nn.Module):
+    """GPT-2's: the norm before each half, tanh GELU."""
+
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.ln_1, self.ln_2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.c_attn, self.c_proj = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+        self.c_fc, self.mlp_proj = nn.Linear(dim, 4 * dim), nn.Linear(4 * dim, dim)
+
+    def forward(self, x):
+        b, t, c = x.shape
+        q, k, v = self.c_attn(self.ln_1(x)).view(b, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.c_proj(y.transpose(1, 2).reshape(b, t, c))
+        return x + self.mlp_proj(F.gelu(self.c_fc(self.ln_2(x)), approximate="tanh"))
+
+
+class Gpt2(nn.Module):
+    def __init__(self, words, dim, heads, depth, positions):
+        super().__init__()
+        self.wte, self.wpe = nn.Embedding(words, dim), nn.Embedding(positions, dim)
+        self.blocks = nn.Sequential(*[CausalBlock(dim, heads) for _ in range(depth)])
+        self.ln_f = nn.LayerNorm(dim)
+        for module in self.modules():
+            if isinstance(module, (nn.Linear, nn.Embedding)):
+                nn.init.normal_(module.weight, std=0.02)
+
+    def forward(self, ids):
+        x = self.wte(ids) + self.wpe.weight[: ids.shape[1]]
+        return F.linear(self.ln_f(self.blocks(x)), self.wte.weight)
+
+
+def gpt2(_):
+    return Gpt2(cases.LETTERS, 768, 12, 12, 1024)
+
+
+def vit_base(classes):
+    return VisionTransformer(size=224, patch=16, dim=768, heads=12, depth=12, classes=classes)
+
+
 class Embedding(nn.Module):
     """What comes before the blocks of a VisionTransformer."""
 
@@ -249,6 +290,11 @@ CASES = {
 }
 
 
+# of bench_gpu.py: how PyTorch makes it, its optimizer
+GPU_CASES = {"resnet50": (resnet50, sgd), "resnet18-cifar": (resnet18_cifar, sgd), "vit-base": (vit_base, adamw),
+             "bert-base": (bert_base, adamw), "gpt2": (gpt2, adamw)}
+
+
 def classify(output, labels):
     return F.cross_entropy(output, labels)
 
@@ -260,8 +306,19 @@ def pretrain(output, labels):
 
 def batch_of(name, samples):
     """Inputs of a step, labels, and the loss of the outputs with these."""
-    case = cases.CASES[name]
-    if name != "bert-base":
+    return batch_for(name, cases.CASES[name], samples)
+
+
+def continue_text(output, labels):
+    return F.cross_entropy(output.flatten(0, 1), labels.flatten())
+
+
+def batch_for(network, case, samples):
+    """The same for a network and a case of either table."""
+    if network == "gpt2":
+        text = torch.randint(cases.LETTERS, (samples, case.size + 1))
+        return (text[:, :-1].contiguous(),), text[:, 1:].contiguous(), continue_text
+    if network != "bert-base":
         return (torch.randn(samples, 3, case.size, case.size),), torch.randint(case.classes, (samples,)), classify
     ids = torch.randint(cases.WORDS, (samples, case.size))
     mask = torch.ones(samples, 1, 1, case.size, dtype=torch.bool)

@@ -4,7 +4,7 @@
  * says so; each member then makes its part with its own device, out of the memory of all: of a sum
  * its slice, which it writes to every member (or keeps), of what is gathered or given, a copy. When
  * all have enqueued their parts, the stream of each waits for those of all: so nobody goes on while
- * somebody reads its memory. An event that was recorded again since says at least as much, and what
+ * somebody reads its memory. A message needs no such end: the sender hears of it by the channel. An event that was recorded again since says at least as much, and what
  * a stream waits for is always enqueued already, so no two devices wait for one another. */
 #include <stdlib.h>
 
@@ -180,6 +180,24 @@ static enum status peer_end(struct plane_request *request) {
     return STATUS_OK;
 }
 
+/* --- messages --- */
+
+static enum status peer_follow(struct plane *plane, int rank) {
+    if (rank != comm_rank(plane->comm))
+        plane->device->backend->stream_wait_event(plane->stream, peer_of(plane)->window[rank].ready);
+    return STATUS_OK;
+}
+
+static enum status peer_fetch(struct plane *plane, int rank, uint64_t offset, void *to,
+                              size_t bytes) {
+    const struct device_window *window = &peer_of(plane)->window[rank];
+    if (offset > window->bytes || bytes > window->bytes - offset)
+        return fail(STATUS_BUG, "a message of %zu bytes at %llu: rank %d has %zu", bytes,
+                    (unsigned long long)offset, rank, window->bytes);
+    return plane->device->backend->array_copy(plane->device, to, window->memory + offset, bytes,
+                                              plane->stream);
+}
+
 const struct plane_ops plane_peer = {
     .name = "peer",
     .exists = peer_exists,
@@ -189,4 +207,6 @@ const struct plane_ops plane_peer = {
     .tell = peer_tell,
     .launch = peer_launch,
     .end = peer_end,
+    .follow = peer_follow,
+    .fetch = peer_fetch,
 };

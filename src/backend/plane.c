@@ -133,12 +133,11 @@ static void give_back(struct plane_request *request) {
 }
 
 /* A member without elements has no memory either. */
-static enum status find_offset(const struct plane *plane, const struct plane_op *op,
+static enum status find_offset(const struct plane *plane, const void *memory, size_t bytes,
                                uint64_t *out) {
-    uintptr_t begin = (uintptr_t)plane->memory, data = (uintptr_t)op->data.data;
-    size_t bytes = elements_bytes(&op->data);
+    uintptr_t begin = (uintptr_t)plane->memory, data = (uintptr_t)memory;
     *out = 0;
-    if (op->data.count == 0) return STATUS_OK;
+    if (bytes == 0) return STATUS_OK;
     if (data < begin || data - begin > plane->used || bytes > plane->used - (data - begin))
         return fail(STATUS_BUG, "%zu bytes to move: not all of them lie in memory of plane_alloc",
                     bytes);
@@ -150,7 +149,7 @@ enum status plane_post(struct plane_group *group, const struct plane_op *op,
                        struct plane_request **out) {
     struct plane *plane = group->plane;
     uint64_t offset;
-    TRY(find_offset(plane, op, &offset));
+    TRY(find_offset(plane, op->data.data, elements_bytes(&op->data), &offset));
     if (plane->ops->tell) TRY(plane->ops->tell(plane));
     struct plane_request *request = take_request(group);
     struct plane_told *all = request->all;
@@ -309,6 +308,27 @@ enum status plane_wait(struct plane_request **request) {
     }
     return status;
 }
+
+/* --- messages --- */
+
+bool plane_carries(const struct plane *plane) {
+    return plane->ops->fetch;
+}
+
+enum status plane_offer(struct plane *plane, const void *memory, uint64_t *offset) {
+    TRY(find_offset(plane, memory, 1, offset));
+    return plane->ops->tell(plane);
+}
+
+enum status plane_follow(struct plane *plane, int rank) {
+    return plane->ops->follow(plane, rank);
+}
+
+enum status plane_fetch(struct plane *plane, int rank, uint64_t offset, void *to, size_t bytes) {
+    return bytes ? plane->ops->fetch(plane, rank, offset, to, bytes) : STATUS_OK;
+}
+
+/* --- lost ranks --- */
 
 bool plane_waits(const struct plane *plane) {
     return plane && plane->ops->abort;

@@ -66,6 +66,16 @@ enum status plane_post(struct plane_group *group, const struct plane_op *op,
 enum status plane_progress(struct plane *plane);
 enum status plane_test(struct plane_request **request, bool *done);
 enum status plane_wait(struct plane_request **request);
+
+/* Messages from one rank to another, which tell one another of them by the communicator. Local, of
+ * a plane that carries them. plane_offer: `memory` of plane_alloc has what the plane's stream has
+ * written so far, for others; where it lies is said to them. plane_follow: the stream goes on
+ * behind what a rank has offered. plane_fetch copies, on the stream, from what it has offered. */
+bool plane_carries(const struct plane *plane);
+enum status plane_offer(struct plane *plane, const void *memory, uint64_t *offset);
+enum status plane_follow(struct plane *plane, int rank);
+enum status plane_fetch(struct plane *plane, int rank, uint64_t offset, void *to, size_t bytes);
+
 /* Local. Whether a device may wait for other ranks: whoever waits for it looks for lost ones. */
 bool plane_waits(const struct plane *plane);
 /* Local. A rank is lost: what is under way on the device ends. */

@@ -66,6 +66,9 @@ struct plane_ops {
     enum status (*launch)(struct plane_request *request);
     /* Local. All members have: the stream waits for them. NULL: it does by itself. */
     enum status (*end)(struct plane_request *request);
+    /* Local. See plane_follow and plane_fetch; `tell` is called first. NULL: no messages. */
+    enum status (*follow)(struct plane *plane, int rank);
+    enum status (*fetch)(struct plane *plane, int rank, uint64_t offset, void *to, size_t bytes);
     /* Local. NULL: nothing waits on the device for another rank. */
     void (*abort)(struct plane *plane);
 };

@@ -369,6 +369,7 @@ enum status engine_finish(struct engine *engine, struct step_result *out) {
     step->times.total_ns = now_ns - (before_ns > step->begin_ns ? before_ns : step->begin_ns);
     engine->finished_ns = now_ns;
     if (status != STATUS_OK) {
+        if (status == STATUS_BUG) trail_tell(engine);
         drop_steps(engine);
         return status;
     }

@@ -27,8 +27,8 @@ static int message_pieces(const struct engine *engine, const struct instr *instr
     return crossing->count;
 }
 
-/* Where the device is apart, a message is put together in memory of the host, which each slot has
- * of its own. */
+/* Where the device is apart and messages go through memory of the host, they are put together
+ * there; each slot has a place of its own. */
 static char *staging_of(const struct engine *engine, const struct instr *instr) {
     int channel = instr_channel(instr);
     size_t bytes = plan_message_bytes(engine->plan, channel / PHASE_COUNT,
@@ -39,8 +39,9 @@ static char *staging_of(const struct engine *engine, const struct instr *instr) 
 static enum status prepare_send(struct engine *engine, const struct instr *instr) {
     if (!engine->apart || !slot_of(engine, instr)->runnable) return STATUS_OK;
     int count = message_pieces(engine, instr, engine->pieces);
-    char *to = staging_of(engine, instr);
     TRY(overlap_read(engine, instr));
+    if (engine->mail.plane) return mail_put(engine, instr, engine->pieces, count);
+    char *to = staging_of(engine, instr);
     queues_follow(engine);
     for (int i = 0; i < count; i++) {
         const struct comm_piece *piece = &engine->pieces[i];
@@ -50,16 +51,23 @@ static enum status prepare_send(struct engine *engine, const struct instr *instr
     return STATUS_OK;
 }
 
+/* Where the pieces lie one behind the other. */
+static void point_at(struct comm_piece *pieces, int count, const char *from) {
+    for (int i = 0; i < count; i++) {
+        pieces[i].data = from;
+        from += pieces[i].bytes;
+    }
+}
+
 static enum status send(struct engine *engine, const struct instr *instr,
                         struct comm_request **out) {
     struct comm_piece *pieces = engine->pieces;
     if (!slot_of(engine, instr)->runnable) return STATUS_OK; /* a round without samples */
     int count = message_pieces(engine, instr, pieces);
-    char *from = engine->apart ? staging_of(engine, instr) : NULL;
-    for (int i = 0; i < count && engine->apart; i++) {
-        pieces[i].data = from;
-        from += pieces[i].bytes;
-    }
+    if (engine->mail.plane)
+        pieces[0] = mail_piece(engine, instr), count = 1;
+    else if (engine->apart)
+        point_at(pieces, count, staging_of(engine, instr));
     count += overlap_note(engine, instr, pieces + count);
     return comm_channel_post_send(channel_of(engine, instr), pieces, count, out);
 }
@@ -88,18 +96,30 @@ static enum status receive(struct engine *engine, const struct instr *instr,
     return STATUS_OK;
 }
 
+/* Copies a message to the slot; *done bytes of it are used up. */
+static enum status take(struct engine *engine, const struct instr *instr, const char *message,
+                        size_t bytes, size_t *done) {
+    int count = message_pieces(engine, instr, engine->pieces);
+    if (engine->mail.plane) {
+        *done = sizeof(struct mail_place);
+        CHECK(*done <= bytes, "a message of %zu bytes", bytes);
+        return mail_take(engine, instr, message, engine->pieces, count);
+    }
+    for (int i = 0; i < count; i++) {
+        const struct comm_piece *piece = &engine->pieces[i];
+        CHECK(*done + piece->bytes <= bytes, "a message of %zu bytes", bytes);
+        TRY(queues_copy_in(engine, (void *)(uintptr_t)piece->data, message + *done, piece->bytes));
+        *done += piece->bytes;
+    }
+    return STATUS_OK;
+}
+
 static enum status finish_receive(struct engine *engine, const struct instr *instr) {
     struct comm_channel *channel = channel_of(engine, instr);
     if (!slot_of(engine, instr)->runnable) return STATUS_OK;
-    int count = message_pieces(engine, instr, engine->pieces);
     size_t bytes, done = 0;
     char *message = comm_channel_message(channel, engine_posted(engine, instr)->number, &bytes);
-    for (int i = 0; i < count; i++) {
-        const struct comm_piece *piece = &engine->pieces[i];
-        CHECK(done + piece->bytes <= bytes, "a message of %zu bytes", bytes);
-        TRY(queues_copy_in(engine, (void *)(uintptr_t)piece->data, message + done, piece->bytes));
-        done += piece->bytes;
-    }
+    TRY(take(engine, instr, message, bytes, &done));
     if (done < bytes) overlap_take(engine, instr, message + done, bytes - done);
     return STATUS_OK;
 }

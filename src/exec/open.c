@@ -231,11 +231,9 @@ static size_t exchanged_bytes(const struct plan *plan) {
 /* Messages lie on the host while they are sent: one for each slot of the chunk that sends them. */
 static size_t sent_bytes(const struct engine *engine, int channel) {
     const struct plan *plan = engine->plan;
-    int cut = channel / PHASE_COUNT, phase = channel % PHASE_COUNT;
-    int stage = phase == PHASE_FORWARD ? cut : cut + 1, chunk = 0;
-    while (chunk < plan->chunk_count && plan->chunk[chunk].stage != stage) chunk++;
-    if (chunk == plan->chunk_count) return 0;
-    return plan_message_bytes(plan, cut, (enum phase)phase) * (size_t)plan->sizes[chunk].slots;
+    int slots = plan_sending_slots(plan, channel);
+    return plan_message_bytes(plan, channel / PHASE_COUNT, (enum phase)(channel % PHASE_COUNT)) *
+           (size_t)slots;
 }
 
 static enum status open_staging(struct engine *engine) {
@@ -245,7 +243,7 @@ static enum status open_staging(struct engine *engine) {
     int channels = (grid->stages * grid->chunks - 1) * PHASE_COUNT;
     if (!engine->apart) return STATUS_OK;
     engine->sent = MEM_ARRAY(char *, channels + 1);
-    for (int c = 0; c < channels; c++) {
+    for (int c = 0; c < channels && !engine->mail.plane; c++) {
         size_t bytes = engine->channel[c] ? sent_bytes(engine, c) : 0;
         if (bytes)
             TRY(device->backend->pinned_new(device, bytes, "messages", (void **)&engine->sent[c]));
@@ -285,6 +283,7 @@ static enum status open_plane(struct engine *engine) {
                                   .comm = engine->comm,
                                   .stream = engine->stream[STREAM_MOVE],
                                   .bytes = plan_heap_bytes(plan)};
+    if (plan_mails_by_plane(plan)) config.bytes += plan_mail_bytes(plan);
     if (!plan->plane || is_alone(engine)) return STATUS_OK;
     enum status status = plane_open(plan->plane, &config, &engine->plane);
     return status == STATUS_NO ? STATUS_OK : status;
@@ -297,10 +296,13 @@ static enum status set_up(struct engine *engine) {
     make_room(engine);
     TRY(posted_open(engine));
     TRY(queues_open(engine));
+    trail_open(engine);
     engine_listen(engine, true);
     TRY(open_plane(engine));
+    TRY(mail_open_plane(engine));
     TRY(open_groups(engine));
     TRY(open_channels(engine));
+    TRY(mail_open(engine));
     TRY(engine_open_calls(engine));
     TRY(open_staging(engine));
     law_open(engine);
@@ -353,8 +355,10 @@ void engine_close(struct engine **pointer) {
     store_free(&engine->store);
     close_staging(engine);
     plane_close(&engine->plane);
+    mail_close(engine);
     times_close(engine);
     queues_close(engine);
+    trail_close(engine);
     posted_free(engine);
     comm_close(&engine->comm);
     for (int i = 0; i < engine->ring_count; i++) step_free(&engine->ring[i]);

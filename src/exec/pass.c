@@ -46,7 +46,7 @@ static enum status run_launch(void *context) {
     return kernel_run(l->kernel, l->in, l->out, l->scratch, l->stream);
 }
 
-/* The cause was said; a kernel enqueued before may be the one that failed. */
+/* The cause was said. */
 static void tell_kernel(const struct engine *engine, const struct graph *graph,
                         const struct node *node) {
     char text[INSTR_TEXT_BYTES] = "no instruction";
@@ -67,7 +67,8 @@ static enum status run_kernel(struct engine *engine, const struct graph *graph,
     int64_t ns = 0;
     enum status status =
         timed ? times_kernel(engine, run_launch, &launch, &ns) : run_launch(&launch);
-    if (status != STATUS_OK) tell_kernel(engine, graph, node);
+    if (status == STATUS_OK) trail_note(engine, graph, node);
+    else if (!trail_device_failed(engine)) tell_kernel(engine, graph, node);
     if (status == STATUS_OK && timed) observer->node(observer->context, graph, node, ns);
     return status;
 }

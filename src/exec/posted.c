@@ -236,6 +236,10 @@ enum status posted_begin_copy(struct engine *engine, const struct instr *instr,
     return STATUS_OK;
 }
 
+static bool is_message(const struct instr *instr) {
+    return instr_row(instr)->meets == MEETS_PEER;
+}
+
 /* It is done: what came goes to the device. */
 static enum status bring(struct engine *engine, struct posted *posted) {
     const struct engine_observer *observer = engine->watcher;
@@ -245,10 +249,11 @@ static enum status bring(struct engine *engine, struct posted *posted) {
     if (observer->posted)
         observer->posted(observer->context, posted->instr, posted->of_step, posted->begin_ns,
                          posted->end_ns);
-    enum engine_stream stream = posted->by_plane ? STREAM_MOVE : STREAM_COMM;
+    bool moved = posted->by_plane || (engine->mail.plane && is_message(posted->instr));
+    enum engine_stream stream = moved ? STREAM_MOVE : STREAM_COMM;
     engine->copied = false;
     if (!posted->pretended) TRY(handlers[posted->instr->op].finish(engine, posted->instr));
-    posted->copies = engine->copied || posted->by_plane;
+    posted->copies = engine->copied || moved;
     if (posted->copies) backend_of(engine)->event_record(posted->event, engine->stream[stream]);
     posted->stage = POSTED_IN;
     return STATUS_OK;

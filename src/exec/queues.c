@@ -107,17 +107,9 @@ static enum status watch_event(struct engine *engine, struct event *event) {
     return STATUS_OK;
 }
 
-/* Which kernel failed is not known here: those of all instructions so far were under way. */
 enum status queues_wait(struct engine *engine, struct event *event) {
-    char text[INSTR_TEXT_BYTES];
-    enum status status = plane_waits(engine->plane) ? watch_event(engine, event)
-                                                    : backend_of(engine)->event_wait(event);
-    if (status == STATUS_BUG && engine->list && engine->at > 0)
-        log_note("the device was given all up to %s of step %lld; CUDA_LAUNCH_BLOCKING=1 finds the "
-                 "kernel",
-                 instr_text(&engine->list->items[engine->at - 1], engine->plan->config.rank, text),
-                 (long long)engine->step->number + 1);
-    return status;
+    return plane_waits(engine->plane) ? watch_event(engine, event)
+                                      : backend_of(engine)->event_wait(event);
 }
 
 enum status queues_await(struct engine *engine) {

@@ -5,10 +5,12 @@
 #include "base/clock.h"
 #include "exec/engine.h"
 #include "exec/law.h"
+#include "exec/mail.h"
 #include "exec/overlap.h"
 #include "exec/pass.h"
 #include "exec/posted.h"
 #include "exec/runnable.h"
+#include "exec/trail.h"
 
 /* Where BCAST or STATS_ALL (statistics) is: the array, its bytes done and under way, whether these
  * have come and the staging is being released; the most that was ever under way. */
@@ -37,6 +39,7 @@ struct engine {
     struct comm_group *group[PROGRAM_MAX_GROUPS]; /* of the program; NULL: this rank is in none */
     struct plane *plane; /* moves data between devices; NULL: the host's memory does */
     struct plane_group *moves[PROGRAM_MAX_GROUPS]; /* as `group` */
+    struct mail mail;              /* messages between devices */
     struct comm_channel **channel; /* per cut of the model and direction; NULL: not an end */
     struct comm_channel **calls;   /* per position: from the driver; NULL: not an end */
     struct store *store;
@@ -54,6 +57,7 @@ struct engine {
     int32_t *stop;          /* a norm was not finite: nothing is updated any more */
     struct event *origin, *kernel_at[2], *before; /* before: of the step told of last, at: */
     int64_t before_ns;
+    struct trail trail;
     char *exchanged; /* pinned: the host's end of an exchange of statistics */
     char **sent;     /* pinned: per channel, messages on their way, one a slot */
 

@@ -1,4 +1,6 @@
 /* What messages between ranks take: tensors over the cuts of the model, calls of a driver. */
+#include <string.h>
+
 #include "comm/comm.h"
 #include "plan/plan.h"
 
@@ -50,6 +52,39 @@ static size_t sender_bytes(const struct plan *plan, const char *name) {
         bytes += comm_channel_overhead(name, COMM_SENDER, !plan->config.spread, PROGRAM_CALL_BYTES,
                                        plan->program->credits);
     return bytes;
+}
+
+int plan_sending_slots(const struct plan *plan, int channel) {
+    int stage = channel / PHASE_COUNT + channel % PHASE_COUNT;
+    for (int c = 0; c < plan->chunk_count; c++)
+        if (plan->chunk[c].stage == stage) return plan->sizes[c].slots;
+    return 0;
+}
+
+/* --- from device to device --- */
+
+bool plan_mails(const struct plan *plan) {
+    return plan->plane && !plan->config.spread && plan->config.grid.stages > 1;
+}
+
+bool plan_mails_by_plane(const struct plan *plan) {
+    return plan_mails(plan) && strcmp(plan->plane, "peer") == 0;
+}
+
+int plan_mail_places(const struct plan *plan, int channel, size_t *bytes) {
+    enum { ALIGN = 64 };
+    size_t message =
+        plan_message_bytes(plan, channel / PHASE_COUNT, (enum phase)(channel % PHASE_COUNT));
+    int slots = plan_sending_slots(plan, channel);
+    *bytes = (message + ALIGN - 1) / ALIGN * ALIGN;
+    return slots > 0 && message > 0 ? slots + plan->program->credits : 0;
+}
+
+size_t plan_mail_bytes(const struct plan *plan) {
+    size_t sum = 0, bytes;
+    for (int c = 0; plan_mails(plan) && c < (plan_stages(plan) - 1) * PHASE_COUNT; c++)
+        sum += (size_t)plan_mail_places(plan, c, &bytes) * bytes;
+    return sum;
 }
 
 void plan_use_comm(struct plan *plan, const char *name) {

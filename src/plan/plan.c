@@ -405,6 +405,7 @@ static void plan_estimate(struct plan *plan) {
     estimate->gathered = state_kind_bytes(plan->store, ARRAY_PARAM_WINDOW);
     estimate->state = state_kind_bytes(plan->store, ARRAY_STATE);
     estimate->buffers = state_kind_bytes(plan->store, ARRAY_BUFFER);
+    estimate->messages = plan_mail_bytes(plan);
     estimate->scratch = most_of_kernels(plan, graph_scratch_bytes);
     estimate->packed = most_of_kernels(plan, graph_packed_bytes);
     if (has_stage(plan))

@@ -150,6 +150,15 @@ size_t plan_heap_bytes(const struct plan *plan);
 size_t plan_message_bytes(const struct plan *plan, int cut, enum phase phase);
 size_t plan_channel_bytes(const struct plan *plan);
 size_t plan_channel_bytes_at(const struct plan *plan, int position);
+/* Local. Slots of the chunk of this rank that sends on a channel (instr_channel); 0: it does not. */
+int plan_sending_slots(const struct plan *plan, int channel);
+/* Local. Whether messages between stages go from device to device (exec/mail.h), and if so whether
+ * in memory of the plan's plane. Places of a channel that this rank sends on, 0: none, and the
+ * bytes of each; those of all its channels. */
+bool plan_mails(const struct plan *plan);
+bool plan_mails_by_plane(const struct plan *plan);
+int plan_mail_places(const struct plan *plan, int channel, size_t *bytes);
+size_t plan_mail_bytes(const struct plan *plan);
 /* Local. The most that a rank at a position stores: parameters, gradients, windows of both,
  * optimizer state and buffers. */
 size_t plan_store_bytes_at(const struct plan *plan, int position);

@@ -184,9 +184,10 @@ static void sample_device(struct recorder *recorder) {
     struct device_load *load = &recorder->device_load;
     int64_t now_ns = clock_ns();
     double busy, memory;
-    if (!device->backend->watch || now_ns - load->at_ns < EVERY_NS) return;
+    const struct backend_watch *watch = device->backend->watch;
+    if (!watch || !watch->busy || now_ns - load->at_ns < EVERY_NS) return;
     load->at_ns = now_ns;
-    if (!device->backend->watch->busy(device, &busy, &memory)) return;
+    if (!watch->busy(device, &busy, &memory)) return;
     load->samples++;
     load->above += busy > HIGH;
     load->busy += busy;

@@ -3,104 +3,26 @@
 #include "late.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "backend/host.h"
 #include "backend/registry.h"
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "late_reach.h"
 #include "late_rows.h"
-
-/* Of each mapping; operations that a queue has room for; how old undemanded work gets. */
-#define SPAN_BYTES ((size_t)1 << 33)
-enum { QUEUE = 1024, LATEST_MS = 20, MOST_STREAMS = 8 };
-
-struct late_device {
-    struct device base;
-    struct device *ref;
-    char *window; /* what the host knows, without access; SPAN_BYTES behind it what streams use */
-    size_t used, taken, peak; /* used: of the window, which is not used twice */
-    struct stream *own;       /* the default one */
-    struct stream *stream[MOST_STREAMS];
-    int streams; /* made so far */
-};
+#include "late_stream.h"
 
 struct late_kernel {
     struct kernel base;
     struct kernel *ref;
 };
 
-struct late_op {
-    enum late_kind kind;
-    int64_t since_ns;
-    struct kernel *kernel;
-    void *in[OP_MAX_IN], *out[OP_MAX_OUT], *scratch;
-    /* Of arrays and copies: which, and its operands. */
-    enum { COPY, FILL, ADD, SQUARES, SUM, DECIDE, CHECK_FINITE, UPDATE, TREE } array;
-    struct tree_terms *tree; /* owned */
-    struct optim_limits limits;
-    void *to, *flag;
-    const void *from;
-    size_t bytes;
-    struct elements into, of;
-    double number;
-    struct optim_update update;
-    struct optim_step step;
-    /* Of a wait. */
-    struct stream *stream;
-    uint64_t until;
-};
-
-/* Operations are counted: `asked` of them are wanted now. */
-struct stream {
-    struct late_device *device;
-    int number; /* -1: the default one */
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    struct late_op queue[QUEUE];
-    uint64_t posted, done, asked;
-    enum late_kind last;
-    enum status status;
-    bool ends, blocked; /* blocked: it waits for another stream */
-};
-
-/* Other ranks wait for the events of a window. */
-static pthread_mutex_t recording = PTHREAD_MUTEX_INITIALIZER;
-
-struct event {
-    struct late_device *device;
-    struct stream *stream; /* that it was recorded on; NULL: never */
-    uint64_t after;        /* so many of its operations */
-    enum late_kind behind;
-};
-
-static _Atomic int drop_stream = -1, drop_kind, dropped;
-
-static struct late_device *late_of(struct device *device) {
-    return (struct late_device *)device;
-}
-
 void late_add(void) {
     backend_add(&backend_late);
-}
-
-void late_drop_waits(int stream, enum late_kind kind) {
-    drop_kind = (int)kind;
-    drop_stream = stream;
-}
-
-int late_dropped(void) {
-    return dropped;
 }
 
 /* --- addresses --- */
@@ -126,225 +48,6 @@ static void *on_host(const struct late_device *device, const void *address) {
 static struct elements elements_there(const struct late_device *device, struct elements elements) {
     if (elements.data) elements.data = there(device, elements.data);
     return elements;
-}
-
-/* --- what a thread does --- */
-
-/* Makes a stream come to `until`, and waits for that. */
-static enum status demand(struct stream *stream, uint64_t until) {
-    pthread_mutex_lock(&stream->lock);
-    if (until > stream->asked) stream->asked = until;
-    pthread_cond_broadcast(&stream->changed);
-    while (stream->done < until) pthread_cond_wait(&stream->changed, &stream->lock);
-    enum status status = stream->status;
-    pthread_mutex_unlock(&stream->lock);
-    return status;
-}
-
-static void set_blocked(struct stream *stream, bool blocked) {
-    pthread_mutex_lock(&stream->lock);
-    stream->blocked = blocked;
-    pthread_cond_broadcast(&stream->changed);
-    pthread_mutex_unlock(&stream->lock);
-}
-
-/* Lets the other streams run as far as they can: whoever should wait for this one and does not is
- * past it then. */
-static void let_others_go(struct stream *self) {
-    set_blocked(self, true);
-    for (int i = 0; i < self->device->streams; i++) {
-        struct stream *other = self->device->stream[i];
-        if (!other || other == self) continue;
-        pthread_mutex_lock(&other->lock);
-        other->asked = other->posted;
-        pthread_cond_broadcast(&other->changed);
-        while (other->done < other->asked && !other->blocked)
-            pthread_cond_wait(&other->changed, &other->lock);
-        pthread_mutex_unlock(&other->lock);
-    }
-    set_blocked(self, false);
-}
-
-static enum status run_array(struct device *ref, const struct late_op *op) {
-    const struct backend *table = ref->backend;
-    switch (op->array) {
-    case COPY: return table->array_copy(ref, op->to, op->from, op->bytes, NULL);
-    case FILL: return table->array_fill(ref, &op->into, (float)op->number, NULL);
-    case ADD: return table->array_add(ref, &op->into, &op->of, NULL);
-    case SQUARES: return table->array_squares(ref, &op->of, op->to, NULL);
-    case SUM: return table->array_sum(ref, op->from, (int64_t)op->bytes, op->to, NULL);
-    case DECIDE:
-        return table->array_decide(ref, op->from, op->of.data, &op->limits, op->to, op->flag, NULL);
-    case CHECK_FINITE: return table->array_check(ref, &op->of, op->flag, NULL);
-    case UPDATE: return table->array_update(ref, &op->update, op->flag, NULL);
-    case TREE: return late_run_tree(ref, op->tree);
-    }
-    return STATUS_BUG;
-}
-
-static enum status await_other(struct stream *self, const struct late_op *op) {
-    set_blocked(self, true);
-    enum status status = demand(op->stream, op->until);
-    set_blocked(self, false);
-    return status;
-}
-
-static enum status run_op(struct stream *self, const struct late_op *op) {
-    struct device *ref = self->device->ref;
-    switch (op->kind) {
-    case LATE_KERNEL: return kernel_run(op->kernel, op->in, op->out, op->scratch, NULL);
-    case LATE_COPY_IN:
-        let_others_go(self);
-        memcpy(op->to, op->from, op->bytes);
-        return STATUS_OK;
-    case LATE_COPY_OUT: memcpy(op->to, op->from, op->bytes); return STATUS_OK;
-    case LATE_ARRAY: return run_array(ref, op);
-    case LATE_WAIT: return await_other(self, op);
-    }
-    return STATUS_BUG;
-}
-
-static void await_due(struct stream *stream) {
-    int64_t due_ns =
-        stream->queue[stream->done % QUEUE].since_ns + (int64_t)LATEST_MS * 1000 * 1000;
-    while (stream->asked <= stream->done && !stream->ends && clock_ns() < due_ns) {
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        int64_t ns = until.tv_nsec + (due_ns - clock_ns());
-        until.tv_sec += ns / 1000000000, until.tv_nsec = ns % 1000000000;
-        pthread_cond_timedwait(&stream->changed, &stream->lock, &until);
-    }
-}
-
-static void *stream_main(void *context) {
-    struct stream *stream = context;
-    pthread_mutex_lock(&stream->lock);
-    for (;;) {
-        while (stream->done == stream->posted && !stream->ends)
-            pthread_cond_wait(&stream->changed, &stream->lock);
-        if (stream->done == stream->posted) break;
-        await_due(stream);
-        struct late_op *op = &stream->queue[stream->done % QUEUE];
-        pthread_mutex_unlock(&stream->lock);
-        enum status status = run_op(stream, op);
-        if (op->stream) op->stream = NULL;
-        pthread_mutex_lock(&stream->lock);
-        if (stream->status == STATUS_OK) stream->status = status;
-        stream->done++;
-        pthread_cond_broadcast(&stream->changed);
-    }
-    pthread_mutex_unlock(&stream->lock);
-    return NULL;
-}
-
-/* --- streams and events --- */
-
-static struct stream *stream_of(struct device *device, struct stream *stream) {
-    return stream ? stream : late_of(device)->own;
-}
-
-static enum status enqueue(struct stream *stream, const struct late_op *op) {
-    pthread_mutex_lock(&stream->lock);
-    while (stream->posted - stream->done == QUEUE) {
-        stream->asked = stream->posted - QUEUE / 2;
-        pthread_cond_broadcast(&stream->changed);
-        pthread_cond_wait(&stream->changed, &stream->lock);
-    }
-    stream->queue[stream->posted % QUEUE] = *op;
-    stream->queue[stream->posted % QUEUE].since_ns = clock_ns();
-    stream->posted++;
-    stream->last = op->kind;
-    enum status status = stream->status;
-    pthread_cond_broadcast(&stream->changed);
-    pthread_mutex_unlock(&stream->lock);
-    return status;
-}
-
-static enum status late_stream_new(struct device *device, struct stream **out) {
-    struct stream *stream = MEM_NEW(struct stream);
-    stream->device = late_of(device);
-    stream->number = stream->device->streams;
-    pthread_mutex_init(&stream->lock, NULL);
-    pthread_cond_init(&stream->changed, NULL);
-    CHECK(pthread_create(&stream->thread, NULL, stream_main, stream) == 0, "no thread");
-    CHECK(stream->number < MOST_STREAMS, "more than %d streams", MOST_STREAMS);
-    stream->device->stream[stream->device->streams++] = stream;
-    *out = stream;
-    return STATUS_OK;
-}
-
-/* The host has awaited them all: nobody looks for it any more. */
-static void late_stream_free(struct device *device, struct stream *stream) {
-    if (!stream) return;
-    if (stream->number >= 0) late_of(device)->stream[stream->number] = NULL;
-    pthread_mutex_lock(&stream->lock);
-    stream->ends = true;
-    pthread_cond_broadcast(&stream->changed);
-    pthread_mutex_unlock(&stream->lock);
-    pthread_join(stream->thread, NULL);
-    pthread_mutex_destroy(&stream->lock);
-    pthread_cond_destroy(&stream->changed);
-    free(stream);
-}
-
-static uint64_t posted_on(struct stream *stream) {
-    pthread_mutex_lock(&stream->lock);
-    uint64_t posted = stream->posted;
-    pthread_mutex_unlock(&stream->lock);
-    return posted;
-}
-
-static enum status late_stream_wait(struct device *device, struct stream *stream) {
-    stream = stream_of(device, stream);
-    return demand(stream, posted_on(stream));
-}
-
-static enum status late_event_new(struct device *device, bool timed, struct event **out) {
-    (void)timed;
-    *out = MEM_NEW(struct event);
-    (*out)->device = late_of(device);
-    return STATUS_OK;
-}
-
-static void late_event_free(struct device *device, struct event *event) {
-    (void)device;
-    free(event);
-}
-
-static void late_event_record(struct event *event, struct stream *stream) {
-    stream = stream_of(&event->device->base, stream);
-    struct event now = {event->device, stream, posted_on(stream), stream->last};
-    pthread_mutex_lock(&recording);
-    *event = now;
-    pthread_mutex_unlock(&recording);
-}
-
-static void late_stream_wait_event(struct stream *stream, struct event *given) {
-    pthread_mutex_lock(&recording);
-    struct event now = *given, *event = &now;
-    pthread_mutex_unlock(&recording);
-    stream = stream_of(&event->device->base, stream);
-    if (!event->stream || event->stream == stream) return;
-    if (event->stream->number == drop_stream && (int)event->behind == drop_kind) {
-        dropped++;
-        return;
-    }
-    struct late_op op = {.kind = LATE_WAIT, .stream = event->stream, .until = event->after};
-    enqueue(stream, &op);
-}
-
-static enum status late_event_wait(struct event *event) {
-    return event->stream ? demand(event->stream, event->after) : STATUS_OK;
-}
-
-/* Who only looks has not asked for it. */
-static enum status late_event_done(struct event *event, bool *done) {
-    *done = true;
-    if (!event->stream) return STATUS_OK;
-    pthread_mutex_lock(&event->stream->lock);
-    *done = event->stream->done >= event->after;
-    pthread_mutex_unlock(&event->stream->lock);
-    return STATUS_OK;
 }
 
 /* --- memory --- */
@@ -388,7 +91,7 @@ static enum status late_copy_in(struct device *device, void *to, const void *hos
                          .to = there(late_of(device), to),
                          .from = on_host(late_of(device), host),
                          .bytes = bytes};
-    return bytes ? enqueue(stream_of(device, stream), &op) : STATUS_OK;
+    return bytes ? late_enqueue(device, stream, &op) : STATUS_OK;
 }
 
 static enum status late_copy_out(struct device *device, void *host, const void *from, size_t bytes,
@@ -397,7 +100,7 @@ static enum status late_copy_out(struct device *device, void *host, const void *
                          .to = on_host(late_of(device), host),
                          .from = there(late_of(device), from),
                          .bytes = bytes};
-    return bytes ? enqueue(stream_of(device, stream), &op) : STATUS_OK;
+    return bytes ? late_enqueue(device, stream, &op) : STATUS_OK;
 }
 
 /* --- arrays --- */
@@ -410,7 +113,7 @@ static enum status array(struct device *device, struct stream *stream, struct la
     op.from = there(self, op.from);
     op.into = elements_there(self, op.into);
     op.of = elements_there(self, op.of);
-    return enqueue(stream_of(device, stream), &op);
+    return late_enqueue(device, stream, &op);
 }
 
 static enum status late_array_copy(struct device *device, void *to, const void *from, size_t bytes,
@@ -473,12 +176,9 @@ static enum status late_array_update(struct device *device, const struct optim_u
     for (int i = 0; i < OPTIM_MAX_STATES; i++)
         op.update.state[i] = elements_there(self, update->state[i]);
     op.update.decision = there(self, update->decision);
-    stream = stream_of(device, stream);
-    pthread_mutex_lock(&stream->lock);
     /* The place it will have: nobody else enqueues on this device. */
-    op.update.step = &stream->queue[stream->posted % QUEUE].step;
-    pthread_mutex_unlock(&stream->lock);
-    return enqueue(stream, &op);
+    op.update.step = &late_next(device, stream)->step;
+    return late_enqueue(device, stream, &op);
 }
 
 enum status late_array_tree(struct device *device, const struct tree_terms *terms,
@@ -488,7 +188,7 @@ enum status late_array_tree(struct device *device, const struct tree_terms *term
     for (int i = 0; i < terms->terms; i++)
         op.tree->term[i] = there(late_of(device), terms->term[i]);
     for (int i = 0; i < terms->outs; i++) op.tree->out[i] = there(late_of(device), terms->out[i]);
-    return enqueue(stream_of(device, stream), &op);
+    return late_enqueue(device, stream, &op);
 }
 
 /* --- kernels --- */
@@ -520,7 +220,7 @@ static enum status late_kernel_run(struct kernel *kernel, void *const in[], void
                          .scratch = there(self, scratch)};
     for (int i = 0; i < OP_MAX_IN && kernel->in[i]; i++) op.in[i] = there(self, in[i]);
     for (int i = 0; i < OP_MAX_OUT && kernel->out[i]; i++) op.out[i] = there(self, out[i]);
-    return enqueue(stream_of(kernel->device, stream), &op);
+    return late_enqueue(kernel->device, stream, &op);
 }
 
 /* --- device --- */
@@ -595,4 +295,5 @@ const struct backend backend_late = {
     .event_done = late_event_done,
     .event_ns = host_event_ns,
     .reach = &late_reach,
+    .watch = &late_watch,
 };

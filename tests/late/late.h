@@ -18,11 +18,20 @@ void late_add(void);
 
 /* Streams of a device are numbered as they are made, the default one apart. What was done on one of
  * them last before an event was recorded: */
-enum late_kind { LATE_KERNEL, LATE_COPY_IN, LATE_COPY_OUT, LATE_ARRAY, LATE_WAIT };
+enum late_kind {
+    LATE_KERNEL,
+    LATE_COPY_IN,
+    LATE_COPY_OUT,
+    LATE_ARRAY,
+    LATE_WAIT,
+    LATE_MARK /* not counted */
+};
 /* Local. From now on no stream waits for the events of stream `stream` that were recorded behind
  * something of this kind; stream -1: all wait again. */
 void late_drop_waits(int stream, enum late_kind kind);
 /* Local. How many waits were dropped so far. */
 int late_dropped(void);
+/* Local. The n-th kernel from now on, of any device, fails; its device does nothing after it. */
+void late_fail_kernel(int64_t n);
 
 #endif

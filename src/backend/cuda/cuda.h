@@ -38,6 +38,7 @@ struct cuda_device {
     struct cuda_layout *layouts; /* interned; owned */
     bool said_host;              /* that some operations run on the host */
     size_t taken, peak;          /* bytes of memory_new */
+    volatile uint32_t *mark;     /* pinned: see watch.h */
 };
 
 struct cuda_kernel;

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "exec/answer.h"
 #include "exec/reached.h"
+#include "exec/state.h"
 #include "kit.h"
 
 struct trained {
@@ -98,8 +99,9 @@ static const struct {
     {"LOAD", 1, MLP "--micro-batches 2", "auto", 2, LATE_COPY_IN},
     {"REDUCE", 2, MLP "--strategy ddp", "shm", 1, LATE_COPY_IN},
     {"GATHER", 2, MLP "--strategy ddp --zero-stage 3", "shm", 1, LATE_COPY_IN},
-    {"RECV", 2, MLP "--strategy 1f1b --stages 2 --micro-batches 4", "auto", 1, LATE_COPY_IN},
-    {"RECV where steps overlap", 2, MLP "--strategy pipedream --stages 2", "auto", 1, LATE_COPY_IN},
+    {"RECV", 2, MLP "--strategy 1f1b --stages 2 --micro-batches 4", "shm", 1, LATE_COPY_IN},
+    {"RECV where steps overlap", 2, MLP "--strategy pipedream --stages 2", "shm", 1, LATE_COPY_IN},
+    {"RECV by peer", 2, MLP "--strategy 1f1b --stages 2 --micro-batches 4", "peer", 3, LATE_ARRAY},
     {"REDUCE by peer", 2, MLP "--strategy ddp", "peer", 3, LATE_ARRAY},
     {"GATHER by peer", 2, MLP "--strategy ddp --zero-stage 3", "peer", 3, LATE_ARRAY}};
 
@@ -184,6 +186,60 @@ Test(exec_late, what_is_not_finite_stops_the_steps_behind_it, .timeout = 120) {
     expect_failure("", "fc2.weight", 1, NAN, "parameter fc2.weight, read by linear");
     expect_failure("--clip 1", "fc1.bias", 1, INFINITY, "parameter fc1.bias, read by linear");
     expect_failure("--deal 1x2", "fc2.weight", 128, 3e38f, "tensor fc2.relu, made by linear");
+}
+
+/* --- kernels that fail --- */
+
+/* The n-th node of a graph that has a kernel, in the order of forward. */
+static const struct node *kernel_at(const struct graph *graph, int n) {
+    for (int i = 0; i < graph->node_count; i++)
+        if (graph->nodes[i].kernel && n-- == 0) return &graph->nodes[i];
+    return NULL;
+}
+
+/* The host has enqueued two more steps when the kernel fails. */
+Test(exec_late, a_kernel_that_fails_later_is_named, .timeout = 60) {
+    enum { AT = 3 };
+    late_add();
+    struct kit_run *run = kit_open(MLP "--device late --threads 1");
+    const struct graph *graph = run->planned.plan->micro[0].graph;
+    const struct node *node = kernel_at(graph, AT);
+    struct step_result result;
+    char said[1024] = "", want[512];
+    kit_steps(run, 1);
+    log_capture(said, sizeof said);
+    late_fail_kernel(AT + 1);
+    enum status status = STATUS_OK;
+    for (int i = 0; i < 2 && status == STATUS_OK; i++) status = engine_enqueue(run->engine);
+    if (status == STATUS_OK) status = engine_finish(run->engine, &result);
+    log_capture(NULL, 0);
+    snprintf(want, sizeof want, " r0 F s0 m0 a0 of step 2: %s, which makes %s, by kernel %s\n",
+             op_def(node->op)->name, graph->values[node->out[0]].name, node->kernel->name);
+    cr_expect_eq(status, STATUS_BUG);
+    cr_expect(strstr(said, want), "%sin: %s", want, said);
+    cr_expect_null(strstr(strstr(said, "it failed") + 1, "it failed"), "said twice: %s", said);
+    late_fail_kernel(0);
+    kit_close(&run);
+}
+
+/* Later marks are behind every sixteenth kernel. */
+Test(exec_late, one_of_some_kernels_is_named_late_in_a_run, .timeout = 120) {
+    late_add();
+    struct kit_run *run = kit_open("--model mlp --data synthetic:count=64,size=8 --batch 8 --epochs "
+                                   "1000 --device late --threads 1");
+    struct step_result result;
+    char said[2048] = "";
+    enum status status = STATUS_OK;
+    while (run->engine->trail.count < TRAIL_EACH) kit_steps(run, 1);
+    log_capture(said, sizeof said);
+    late_fail_kernel(3);
+    while (status == STATUS_OK) status = engine_step(run->engine, &result);
+    log_capture(NULL, 0);
+    cr_expect_eq(status, STATUS_BUG);
+    cr_expect(strstr(said, " r0 F s0 m0 a0 of step ") && strstr(said, "at one of ") &&
+                  strstr(said, "which makes"),
+              "%s", said);
+    kit_close(&run);
 }
 
 /* --- memory --- */
