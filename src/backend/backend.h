@@ -35,9 +35,10 @@ struct device {
                   when it opens; acts where there is such an instruction */
 };
 
-/* The most that memory_new gave; what libraries took besides (0: not known), will take; all. */
+/* The most that memory_new gave, and what it has given now; what libraries took besides (0: not
+ * known), will take; all. */
 struct device_bytes {
-    size_t peak, libraries, expected, all;
+    size_t peak, taken, libraries, expected, all;
 };
 
 /* How a tensor's bytes are arranged. Interned per device: equal layouts are equal pointers, owned

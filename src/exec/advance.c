@@ -68,9 +68,10 @@ static enum status run_timed(struct engine *engine, const struct instr *instr) {
     if (device && engine->begin_ns == 0) times_begin(engine, instr);
     if (engine->begin_ns == 0) engine->begin_ns = begin;
     enum status status = run_or_post(engine, instr);
-    if (device && !engine->awaiting) {
-        times_end(engine);
-        trail_note(engine, NULL, NULL);
+    if (device && !engine->awaiting) times_end(engine);
+    if (device && !engine->awaiting && status == STATUS_OK) {
+        trail_begin(engine, NULL, NULL);
+        trail_end(engine);
     }
     if (engine->law.of && status == STATUS_OK) status = law_wait(engine, instr, begin, comm_before);
     if (engine_timed_by(engine) && status == STATUS_OK && !engine->awaiting)

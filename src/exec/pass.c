@@ -65,10 +65,13 @@ static enum status run_kernel(struct engine *engine, const struct graph *graph,
     bool timed = observer->node && list_is_step(engine->list_name);
     struct launch launch = {node->kernel, in, out, engine->scratch, stream};
     int64_t ns = 0;
+    trail_begin(engine, graph, node);
     enum status status =
         timed ? times_kernel(engine, run_launch, &launch, &ns) : run_launch(&launch);
-    if (status == STATUS_OK) trail_note(engine, graph, node);
-    else if (!trail_device_failed(engine)) tell_kernel(engine, graph, node);
+    if (status == STATUS_OK)
+        trail_end(engine);
+    else if (!trail_device_failed(engine))
+        tell_kernel(engine, graph, node);
     if (status == STATUS_OK && timed) observer->node(observer->context, graph, node, ns);
     return status;
 }

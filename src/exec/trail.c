@@ -38,7 +38,7 @@ static bool is_marked(const struct engine *engine, uint32_t number) {
     return number <= TRAIL_EACH || number % TRAIL_STRIDE == 0 || !entry_of(engine, number)->node;
 }
 
-void trail_note(struct engine *engine, const struct graph *graph, const struct node *node) {
+void trail_begin(struct engine *engine, const struct graph *graph, const struct node *node) {
     struct trail *trail = &engine->trail;
     if (!trail->entry) return;
     uint32_t number = ++trail->count;
@@ -48,9 +48,13 @@ void trail_note(struct engine *engine, const struct graph *graph, const struct n
                              .step = engine->step->number,
                              .graph = graph,
                              .node = node};
-    if (!is_marked(engine, number)) return;
-    device_of(engine)->backend->watch->mark(device_of(engine), engine->stream[STREAM_COMPUTE],
-                                            number);
+}
+
+void trail_end(struct engine *engine) {
+    const struct trail *trail = &engine->trail;
+    if (trail->entry && is_marked(engine, trail->count))
+        device_of(engine)->backend->watch->mark(device_of(engine), engine->stream[STREAM_COMPUTE],
+                                                trail->count);
 }
 
 bool trail_device_failed(struct engine *engine) {

@@ -23,9 +23,10 @@ struct trail {
 void trail_open(struct engine *engine);
 void trail_close(struct engine *engine);
 
-/* Local, asynchronous. The kernel of a node was enqueued; without a node: what else the instruction
- * enqueues. */
-void trail_note(struct engine *engine, const struct graph *graph, const struct node *node);
+/* Local. What is enqueued now: the kernel of a node; without one, what else the instruction
+ * enqueues. Then, asynchronous: it was enqueued. */
+void trail_begin(struct engine *engine, const struct graph *graph, const struct node *node);
+void trail_end(struct engine *engine);
 /* Local. Has the device failed, as every call says from then on? Then trail_tell notes, once, what
  * it was at. */
 bool trail_device_failed(struct engine *engine);

@@ -390,6 +390,7 @@ const struct op_def op_batch_norm_track = {
 
 const struct op_def op_layer_norm = {
     .name = "layer_norm",
+    .flags = OP_STREAM,
     .infer = layer_norm_infer,
     .cost = batch_norm_cost,
     .grad = layer_norm_grad,

@@ -30,15 +30,15 @@ static const char *const categories[CATEGORY_COUNT] = {
     [TIME_DATA] = "data",          [TIME_FORWARD] = "forward",     [TIME_BACKWARD] = "backward",
     [TIME_COMM] = "communication", [TIME_OPTIMIZER] = "optimizer", [CATEGORY_WAIT] = "wait"};
 
-/* The operands, in the order of operand.def, between id and waiter. */
-enum { ARG_ID, ARG_OPERAND, ARG_WAITER = ARG_OPERAND + OPERAND_COUNT, ARG_COUNT };
+/* The operands, in the order of operand.def, between id and waiter; KiB of the device. */
+enum { ARG_ID, ARG_OPERAND, ARG_WAITER = ARG_OPERAND + OPERAND_COUNT, ARG_DEVICE, ARG_COUNT };
 _Static_assert((int)ARG_COUNT <= (int)TRACE_MAX_ARGS,
                "events of the trace have no room for so many operands");
 static const char *const args[ARG_COUNT] = {"id",
 #define OPERAND(letter, field, key, words) key,
 #include "program/operand.def"
 #undef OPERAND
-                                            "waiter"};
+                                            "waiter", "device_kib"};
 
 const struct trace_schema events_schema = {.tracks = tracks,
                                            .names = names,
@@ -86,6 +86,10 @@ struct trace_event events_ran(const struct instr *instr, int64_t step, int64_t b
                               int64_t end_ns) {
     int name = instr_row(instr)->queue == QUEUE_COMM ? NAME_POST : NAME_SELF;
     return event_of(instr, name, TRACK_COMPUTE, step, begin_ns, end_ns);
+}
+
+void events_set_memory(struct trace_event *event, double bytes) {
+    if (bytes > 0) event->arg[ARG_DEVICE] = (int32_t)(bytes / 1024);
 }
 
 struct trace_event events_posted(const struct instr *instr, int64_t step, int64_t begin_ns,

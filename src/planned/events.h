@@ -21,6 +21,9 @@ struct trace_event events_posted(const struct instr *instr, int64_t step, int64_
 struct trace_event events_waited(const struct instr *waiter, const struct instr *awaited,
                                  int64_t step, int64_t begin_ns, int64_t end_ns);
 
+/* Local. Adds the bytes that the device's memory had taken behind it; 0: not known. */
+void events_set_memory(struct trace_event *event, double bytes);
+
 /* Local. The other way: what an event tells of its instruction, whose id and operands are set. */
 enum events_told { TOLD_RAN, TOLD_POST, TOLD_WAIT };
 enum events_told events_read(const struct trace_event *event, struct instr *out);

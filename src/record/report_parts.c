@@ -255,6 +255,25 @@ static void emit_ranks(FILE *stream, const struct summary_ints *peak,
         stream);
 }
 
+/* Of a GPU: what was taken after each part of the first steps. */
+static void emit_phases(FILE *stream, const struct summary *summary) {
+    const struct {
+        const char *name;
+        double bytes;
+    } phases[] = {{"load", summary->device_bytes.load},
+                  {"forward", summary->device_bytes.forward},
+                  {"backward", summary->device_bytes.backward},
+                  {"update", summary->device_bytes.update}};
+    char text[TEXT_BYTES];
+    if (isnan(phases[0].bytes) && isnan(phases[1].bytes)) return;
+    fputs("<p class=\"note\">Memory taken of rank 0's GPU after", stream);
+    for (int i = 0; i < 4; i++)
+        if (!isnan(phases[i].bytes))
+            fprintf(stream, "%s %s %s", i ? "," : "", phases[i].name,
+                    text_size((int64_t)phases[i].bytes, text));
+    fputs(".</p>\n", stream);
+}
+
 void report_memory(FILE *stream, const struct summary *summary) {
     const struct summary_ints *peak = &summary->peak_bytes,
                               *planned = &summary->predicted_peak_bytes;
@@ -272,5 +291,6 @@ void report_memory(FILE *stream, const struct summary *summary) {
                 "<p class=\"note\">The first %d of %d ranks; rank %d measured most. All are in "
                 "summary.json below.</p>\n",
                 SHOWN_RANKS, ranks, high);
+    emit_phases(stream, summary);
     fputs("</section>\n", stream);
 }

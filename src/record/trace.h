@@ -16,7 +16,7 @@
 
 #include "base/status.h"
 
-enum { TRACE_STEPS = 20, TRACE_EVENT_LIMIT = 1 << 20, TRACE_MAX_ARGS = 13, TRACE_NONE = -1 };
+enum { TRACE_STEPS = 20, TRACE_EVENT_LIMIT = 1 << 20, TRACE_MAX_ARGS = 14, TRACE_NONE = -1 };
 
 /* A track is a line of the picture. Events of a track follow one another or lie one inside the
  * other; where they may overlap otherwise the track has as many lines as it takes. */

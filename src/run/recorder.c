@@ -69,8 +69,21 @@ static void trigger_fault(struct recorder *recorder, const struct instr *instr, 
         corrupt_gradient(recorder_plan(recorder), engine_store(*recorder->engine), instr);
 }
 
+/* Its libraries take memory for a kernel when it is first enqueued. */
+static void measure_device(struct recorder *recorder, int next) {
+    int last = recorder->device_at;
+    struct device_bytes bytes;
+    recorder->device_at = next;
+    if (last < 0 || recorder->steps_seen >= RECORDER_MEASURED_STEPS || !recorder->planned) return;
+    struct device *device = recorder->planned->plan->device;
+    if (!device->backend->apart) return;
+    device->backend->memory_bytes(device, &bytes);
+    recorder->device_bytes[last] = (double)(bytes.taken + bytes.libraries);
+}
+
 static void on_starting(void *context, const struct instr *instr, int64_t step, int64_t now_ns) {
     struct recorder *recorder = context;
+    measure_device(recorder, (int)instr_row(instr)->time);
     struct position position = {*instr, recorder->rank};
     char text[INSTR_TEXT_BYTES];
     if (recorder->row)
@@ -109,6 +122,7 @@ static void on_instr(void *context, const struct instr *instr, int64_t step, int
                      int64_t end_ns) {
     struct trace_event event = events_ran(instr, step, begin_ns, end_ns);
     struct recorder *recorder = context;
+    events_set_memory(&event, recorder->device_bytes[instr_row(instr)->time]);
     if (instr_runs_nodes(instr)) count_pass(recorder, begin_ns, end_ns);
     if (recorder->profiling) profiling_instr(recorder->profiling, instr, begin_ns, end_ns);
     trace_record(recorder->trace, &event);
@@ -196,7 +210,12 @@ static void sample_device(struct recorder *recorder) {
 
 static void fill_device(const struct recorder *recorder, struct summary *summary) {
     const struct device_load *load = &recorder->device_load;
+    const double *bytes = recorder->device_bytes;
     double count = (double)load->samples;
+    if (bytes[TIME_DATA] > 0) summary->device_bytes.load = bytes[TIME_DATA];
+    if (bytes[TIME_FORWARD] > 0) summary->device_bytes.forward = bytes[TIME_FORWARD];
+    if (bytes[TIME_BACKWARD] > 0) summary->device_bytes.backward = bytes[TIME_BACKWARD];
+    if (bytes[TIME_OPTIMIZER] > 0) summary->device_bytes.update = bytes[TIME_OPTIMIZER];
     if (load->samples == 0) return;
     summary->gpu_busy.mean = load->busy / count / 100;
     summary->gpu_busy.above_95 = (double)load->above / count;
@@ -207,6 +226,7 @@ static void fill_device(const struct recorder *recorder, struct summary *summary
 static void on_step(void *context, const struct step_result *result) {
     struct recorder *recorder = context;
     struct metrics_row *row = &recorder->step_row;
+    measure_device(recorder, -1);
     recorder->steps_seen++;
     recorder->skipped += result->skipped;
     recorder->line_samples += result->samples;
@@ -347,6 +367,7 @@ enum status recorder_open(const struct planned_run *planned, const char *folder,
                                   .json = options->json,
                                   .quiet = options->quiet,
                                   .columns = recorder.lines ? -1 : 0});
+    recorder.device_at = -1;
     *out = recorder;
     return STATUS_OK;
 }

@@ -18,6 +18,8 @@
 /* Steps at the start of a run that throughput and step times leave out: caches are cold and kernels
  * are first met. */
 enum { RECORDER_WARMUP_STEPS = 5 };
+/* Those in which memory of a device is measured: what is taken later is an error. */
+enum { RECORDER_MEASURED_STEPS = 2 };
 
 struct recorder {
     int rank;
@@ -54,6 +56,10 @@ struct recorder {
         double busy, memory;    /* sums, in percent */
         int64_t at_ns;          /* of the last one */
     } device_load;
+    /* Of a device with memory of its own: the bytes taken after an instruction, by its category; by
+     * which one was enqueued last, -1: none. */
+    double device_bytes[TIME_COUNT];
+    int device_at;
     double loss_first, loss_last;  /* of the whole run, on rank 0 */
     int64_t line_samples, line_ns; /* since the row before: samples, and the time of their steps */
     struct metrics_row step_row;   /* of the last step, whose norm is still to come */

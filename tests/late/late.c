@@ -82,7 +82,8 @@ static void late_memory_free(struct device *device, void *memory, size_t bytes) 
 }
 
 static void late_memory_bytes(struct device *device, struct device_bytes *out) {
-    *out = (struct device_bytes){.peak = late_of(device)->peak, .all = SPAN_BYTES};
+    const struct late_device *self = late_of(device);
+    *out = (struct device_bytes){.peak = self->peak, .taken = self->taken, .all = SPAN_BYTES};
 }
 
 static enum status late_copy_in(struct device *device, void *to, const void *host, size_t bytes,

@@ -1,6 +1,7 @@
 /* The cuda backend: devices, memory, streams and events by the driver's API, on the primary
  * context, which cuBLASLt and cuDNN share. */
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,11 +15,15 @@ extern const struct backend backend_cuda;
 /* What kernels that need tensor cores with bf16 and 64-bit atomics run on. */
 enum { OLDEST_MAJOR = 8 };
 
+static _Atomic int failed_before; /* the result that was said last */
+
 enum status cuda_fail(CUresult result, const char *what) {
     const char *text = NULL;
     cuda_call.cuGetErrorString(result, &text);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         return fail(STATUS_MEMORY, "the GPU has no memory left (%s)", what);
+    /* A kernel that failed makes every later call fail alike: said once. */
+    if (atomic_exchange(&failed_before, (int)result) == (int)result) return STATUS_BUG;
     return fail(STATUS_BUG, "CUDA: %s\n  at %s, or in a kernel enqueued before",
                 text ? text : "unknown error", what);
 }
@@ -239,6 +244,7 @@ enum { BLAS_BYTES = 12 << 20, DNN_BYTES = 6 << 20 };
 static void cuda_memory_bytes(struct device *device, struct device_bytes *out) {
     struct cuda_device *self = cuda_device_of(device);
     *out = (struct device_bytes){.peak = self->peak,
+                                 .taken = self->taken,
                                  .libraries = cuda_library_bytes(self),
                                  .expected =
                                      (self->blas ? BLAS_BYTES : 0) + (self->dnn ? DNN_BYTES : 0)};

@@ -60,15 +60,18 @@ static uint64_t host_hash(void) {
     return hash64(HASH64_START, given, strlen(given));
 }
 
-static enum status refuse_twins(const struct place *places, int count) {
+/* All ranks find the same; the first one says it. */
+static enum status refuse_twins(const struct place *places, int count, bool says) {
     for (int a = 0; a < count; a++)
-        for (int b = 0; b < a; b++)
-            if (memcmp(&places[a], &places[b], sizeof *places) == 0)
-                return fail(STATUS_USAGE,
-                            "--comm nccl: ranks %d and %d have the same GPU\n"
-                            "  --comm peer takes several ranks a GPU; --device cuda:0,1 gives each "
-                            "its own",
-                            b, a);
+        for (int b = 0; b < a; b++) {
+            if (memcmp(&places[a], &places[b], sizeof *places) != 0) continue;
+            if (!says) return STATUS_USAGE;
+            return fail(STATUS_USAGE,
+                        "--comm nccl: ranks %d and %d have the same GPU\n"
+                        "  --comm peer takes several ranks a GPU; --device cuda:0,1 gives each "
+                        "its own",
+                        b, a);
+        }
     return STATUS_OK;
 }
 
@@ -78,7 +81,7 @@ static enum status check_places(const struct plane_config *config) {
     SCOPED_FREE struct place *places = MEM_ARRAY(struct place, count);
     TRY_CUDA(cuDeviceGetUuid(&own.uuid, cuda_device_of(config->device)->device));
     TRY(comm_exchange(comm_world(config->comm), &own, sizeof own, places));
-    return refuse_twins(places, count);
+    return refuse_twins(places, count, comm_rank(config->comm) == 0);
 }
 
 static enum status begin(const struct plane_config *config, struct nccl *nccl) {
@@ -100,6 +103,8 @@ static void nccl_close(struct plane *plane) {
 
 static enum status nccl_open(const struct plane_config *config, struct plane **out) {
     struct comm_group *world = comm_world(config->comm);
+    bool first = comm_rank(config->comm) == 0; /* what it lacks others may lack too: said once */
+    TRY(comm_agree(world, first ? cuda_library_open(CUDA_LIBRARY_NCCL) : STATUS_OK));
     TRY(comm_agree(world, cuda_library_open(CUDA_LIBRARY_NCCL)));
     TRY(check_places(config));
     struct nccl *nccl = MEM_NEW(struct nccl);
