@@ -128,7 +128,7 @@ static void refine(struct search *search, int64_t at) {
     struct planner_row *row = &search->rows.item[at];
     bool same = false, first = search->level[at]++ == LEVEL_WHOLE;
     enum status status = first ? planner_bound_stages(&search->bounds, row, &same)
-                               : planner_bound_order(&search->bounds, row);
+                               : planner_bound_order(&search->bounds, NULL, row);
     row->over_bytes = planner_over(search->input, &row->choice, row->peak_bytes);
     if (status != STATUS_OK)
         row->state = PLANNER_REFUSED;
@@ -158,7 +158,7 @@ static void take_known(struct search *search, int64_t at) {
     search->level[at] = LEVEL_KNOWN;
     if (!greedy && !asks_auto(search->input))
         row->state = PLANNER_AGAIN;
-    else if (planner_bound_auto(&search->bounds, known, row) != STATUS_OK)
+    else if (planner_bound_order(&search->bounds, known, row) != STATUS_OK)
         row->state = PLANNER_REFUSED;
 }
 
