@@ -176,13 +176,12 @@ static const struct planner_ordered *find_order(struct planner_bounds *bounds,
                                     .stages = choice->stages,
                                     .micro_batches = choice->micro_batches,
                                     .replicas = alike ? 0 : choice->replicas,
-                                    .again = (int)planner_run_again(choice),
-                                    .order = choice->order};
+                                    .again = (int)planner_run_again(choice)};
     for (int i = 0; i < bounds->ordered_count; i++) {
         const struct planner_order_key *one = &bounds->ordered[i].key;
         if (one->split == key.split && one->schedule == key.schedule &&
             one->stages == key.stages && one->micro_batches == key.micro_batches &&
-            one->replicas == key.replicas && one->order == key.order && one->again == key.again)
+            one->replicas == key.replicas && one->again == key.again)
             return &bounds->ordered[i];
     }
     struct planner_ordered made = {.key = key};

@@ -56,8 +56,7 @@ static int compare_choices(const struct planner_choice *a, const struct planner_
     if (!order) order = compare_numbers(a->micro_batches, b->micro_batches);
     if (!order) order = compare_numbers(a->zero_stage, b->zero_stage);
     if (!order) order = compare_numbers(a->recompute, b->recompute);
-    if (!order) order = compare_numbers(a->balance, b->balance);
-    return order ? order : compare_numbers(a->order, b->order);
+    return order ? order : compare_numbers(a->balance, b->balance);
 }
 
 /* Step, peak, ranks, row of pipeline.def. Where steps overlap a step is of another batch: there as
@@ -239,6 +238,13 @@ static int count_layers(const struct graph *graph) {
     return layers.count;
 }
 
+static bool has_batch_norm(const struct graph *graph) {
+    for (int n = 0; n < graph->forward_count; n++)
+        if (graph->nodes[n].op == OP_BATCH_NORM || graph->nodes[n].op == OP_BATCH_NORM_STATS)
+            return true;
+    return false;
+}
+
 static void take_rows(struct search *search) {
     struct planner_result *result = search->result;
     result->row = search->rows.item;
@@ -269,6 +275,7 @@ static enum status search_with(struct search *search, const struct run_config *b
     TRY(fill_heap(search));
     search_all(search);
     take_rows(search);
+    search->result->batch_norm = has_batch_norm(graph);
     if (!search->result->uses_all)
         search->result->nearest_batch = planner_nearest_batch(input, layers);
     return STATUS_OK;

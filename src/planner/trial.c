@@ -27,8 +27,7 @@ static struct planner_auto_key key_of(const struct planner_input *input,
                                      .micro_batches = choice->micro_batches,
                                      .replicas = alike ? 0 : choice->replicas,
                                      .balance = choice->balance,
-                                     .recompute = choice->recompute != RECOMPUTE_NEVER,
-                                     .order = choice->order};
+                                     .recompute = choice->recompute != RECOMPUTE_NEVER};
 }
 
 const struct planner_auto *planner_auto_find(const struct planner_autos *autos,

@@ -6,7 +6,7 @@
 
 /* What auto chose for some candidates, and what it was chosen for. */
 struct planner_auto_key {
-    int stages, micro_batches, replicas, balance, recompute, order;
+    int stages, micro_batches, replicas, balance, recompute;
 };
 struct planner_auto {
     struct planner_auto_key key;
