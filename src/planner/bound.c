@@ -185,12 +185,20 @@ static double crowd_of(const struct planner_bounds *bounds, const struct planner
     return rules && input->cores > 0 && each > 1 ? each : 1;
 }
 
-/* How many micro-batches run forward once more. Of some operations nothing runs again where it is
- * by block: the last segment of each stage may have nothing to make. */
 double planner_run_again(const struct planner_choice *choice) {
     enum recompute_policy policy = (enum recompute_policy)choice->recompute;
     if (policy == RECOMPUTE_NEVER) return 0;
     return recompute_keeps_last(policy) ? choice->micro_batches - 1 : choice->micro_batches;
+}
+
+/* The same at a position, whatever the order is. Where each backward follows its forward at once
+ * nothing runs again, but by block: at the last position of some schedules, at all of them with one
+ * micro-batch, and where auto has little memory. */
+static double again_at(const struct planner_choice *choice, int position) {
+    bool at_once = choice->schedule < 0 || choice->micro_batches == 1 ||
+                   position == choice->stages - 1;
+    if (choice->chunks == 1 && at_once && choice->recompute != RECOMPUTE_ALWAYS_BLOCK) return 0;
+    return planner_run_again(choice);
 }
 
 enum status planner_bound_whole(struct planner_bounds *bounds, struct planner_row *row) {
@@ -198,7 +206,8 @@ enum status planner_bound_whole(struct planner_bounds *bounds, struct planner_ro
     int graph;
     TRY(find_graph(bounds, samples_of(bounds, choice), &graph));
     const struct planner_graph *of = &bounds->graph[graph];
-    double all = of->least_ns * choice->micro_batches + of->least_forward_ns * planner_run_again(choice);
+    double again = choice->recompute == RECOMPUTE_ALWAYS_BLOCK ? choice->micro_batches : 0,
+           all = of->least_ns * choice->micro_batches + of->least_forward_ns * again;
     row->step_ns = all / choice->stages * crowd_of(bounds, choice);
     return STATUS_OK;
 }
@@ -255,7 +264,7 @@ static double message_ns(const struct planner_judged *judged, const struct plann
 static double gather_bytes(const struct planner_judged *judged, int position) {
     const struct planner_choice *choice = judged->choice;
     const struct options *options = judged->bounds->input->options;
-    double bytes = 0, passes = 2 * choice->micro_batches + planner_run_again(choice);
+    double bytes = 0, passes = 2 * choice->micro_batches;
     bool usual = options->zero_keep == 0 && !option_is_given(options, OPTION_zero_prefetch) &&
                  !option_is_given(options, OPTION_bucket_size);
     for (int c = 0; usual && choice->zero_stage == 3 && c < judged->grid.chunks; c++) {
@@ -278,7 +287,7 @@ struct sums {
 static void sum_passes(const struct planner_judged *judged, struct planner_position *at, int position,
                        struct sums *sums) {
     double micros = judged->choice->micro_batches,
-           forwards = micros + planner_run_again(judged->choice);
+           forwards = micros + again_at(judged->choice, position);
     for (int c = 0; c < judged->grid.chunks; c++) {
         int stage = grid_stage(&judged->grid, position, c);
         double forward = planner_stage_ns(at, judged->split->forward, stage) * judged->crowd,
@@ -318,7 +327,8 @@ static double chain_ns(const struct planner_judged *judged, struct planner_posit
         struct planner_position *here = &at[grid_position(&judged->grid, s)];
         double forward = planner_stage_ns(here, judged->split->forward, s),
                input = planner_stage_ns(here, judged->split->input, s);
-        double own = ((choice->micro_batches + planner_run_again(choice)) * forward +
+        double again = again_at(choice, grid_position(&judged->grid, s));
+        double own = ((choice->micro_batches + again) * forward +
                       choice->micro_batches * input) *
                      judged->crowd;
         if (before + own > most) most = before + own;
@@ -452,17 +462,19 @@ enum status planner_judge(struct planner_bounds *bounds, const struct planner_ch
     return STATUS_OK;
 }
 
-/* auto has one stage a rank or two, whichever is faster. */
+/* auto has one stage a rank, or two in a loop or in a V, whichever is faster; or as many as it is
+ * told. */
 static enum status bound_auto(struct planner_bounds *bounds, struct planner_row *row, bool *same) {
     double least = 0;
     *same = true;
-    for (int chunks = 1; chunks <= 2; chunks++) {
+    for (int shape = 0; shape < 3; shape++) {
         struct planner_choice choice = row->choice;
         struct planner_judged judged;
-        if (row->choice.chunks && row->choice.chunks != chunks) continue;
-        choice.chunks = (int16_t)chunks;
-        if (choice.stages * chunks > bounds->layers) continue;
+        choice.chunks = shape ? 2 : 1;
+        if (row->choice.chunks) choice.chunks = row->choice.chunks;
+        if (choice.stages * choice.chunks > bounds->layers) continue;
         TRY(planner_judge(bounds, &choice, &judged));
+        judged.grid.v_shape = shape == 2;
         double ns = bound_ns(&judged);
         *same &= judged.split->again;
         if (least == 0 || ns < least) least = ns;

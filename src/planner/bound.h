@@ -37,7 +37,7 @@ struct planner_split {
 /* Computations in the order of a schedule, without what its program adds to them. */
 struct planner_order_key {
     const struct planner_split *split;
-    int schedule, stages, micro_batches, replicas, again;
+    int schedule, stages, micro_batches, replicas, again, block;
 };
 struct planner_ordered {
     struct planner_order_key key;

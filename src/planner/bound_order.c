@@ -148,8 +148,28 @@ static void replay_order(const struct planner_judged *judged, const struct order
     free(begin);
 }
 
+/* As program/emit.c decides: each backward follows its forward. */
+static bool is_at_once(const struct pipeline_order *order) {
+    for (int i = 0; i < order->count; i += 2) {
+        const struct pipeline_op *op = &order->items[i], *next = op + 1;
+        if (op->op != INSTR_F || i + 1 == order->count || next->op != INSTR_B ||
+            next->stage != op->stage || next->micro != op->micro)
+            return false;
+    }
+    return true;
+}
+
+/* There nothing is run again, but by block. */
+static void leave_out(const struct planner_judged *judged, const struct pipeline_order *orders,
+                      struct order_costs *costs) {
+    for (int s = 0; s < judged->split->count; s++)
+        if (is_at_once(&orders[grid_position(&judged->grid, s)]) &&
+            judged->choice->recompute != RECOMPUTE_ALWAYS_BLOCK)
+            costs->again[s] = 0;
+}
+
 /* In the order of its schedule, or in the one that auto chose. */
-static void replay_choice(const struct planner_judged *judged, const struct order_costs *costs,
+static void replay_choice(const struct planner_judged *judged, struct order_costs *costs,
                           const struct planner_auto *chosen, struct planner_ordered *out) {
     const struct planner_choice *choice = judged->choice;
     struct pipeline_shape shape = {.positions = choice->stages,
@@ -157,10 +177,12 @@ static void replay_choice(const struct planner_judged *judged, const struct orde
                                    .v_shape = judged->grid.v_shape,
                                    .micro_batches = choice->micro_batches};
     if (chosen) {
+        leave_out(judged, chosen->choice.orders, costs);
         replay_order(judged, costs, chosen->choice.orders, out);
         return;
     }
     struct pipeline_order *orders = pipeline_orders_build(pipeline_at(choice->schedule), &shape);
+    leave_out(judged, orders, costs);
     replay_order(judged, costs, orders, out);
     pipeline_orders_free(&orders, shape.positions);
 }
@@ -176,12 +198,13 @@ static const struct planner_ordered *find_order(struct planner_bounds *bounds,
                                     .stages = choice->stages,
                                     .micro_batches = choice->micro_batches,
                                     .replicas = alike ? 0 : choice->replicas,
-                                    .again = (int)planner_run_again(choice)};
+                                    .again = (int)planner_run_again(choice),
+                                    .block = choice->recompute == RECOMPUTE_ALWAYS_BLOCK};
     for (int i = 0; i < bounds->ordered_count; i++) {
         const struct planner_order_key *one = &bounds->ordered[i].key;
         if (one->split == key.split && one->schedule == key.schedule &&
             one->stages == key.stages && one->micro_batches == key.micro_batches &&
-            one->replicas == key.replicas && one->again == key.again)
+            one->replicas == key.replicas && one->again == key.again && one->block == key.block)
             return &bounds->ordered[i];
     }
     struct planner_ordered made = {.key = key};

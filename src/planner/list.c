@@ -277,7 +277,10 @@ enum status planner_list(const struct planner_input *input, int layers, struct p
 int64_t planner_nearest_batch(const struct planner_input *input, int layers) {
     int64_t batch = input->options->batch, best = 0;
     for (int replicas = 1; replicas <= input->ranks; replicas++) {
-        if (input->ranks % replicas || input->ranks / replicas > layers) continue;
+        int stages = input->ranks / replicas;
+        if (input->ranks % replicas || stages > layers) continue;
+        if (option_is_given(input->options, OPTION_stages) && stages != input->options->stages)
+            continue;
         int64_t below = batch / replicas * replicas, above = below + replicas;
         int64_t near = below > 0 && batch - below <= above - batch ? below : above;
         if (!best || llabs(near - batch) < llabs(best - batch)) best = near;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "graph/layers.h"
 #include "plan/buckets.h"
@@ -168,7 +169,10 @@ static void look(struct search *search, int64_t at) {
     } else if (is_known(search, at)) {
         take_known(search, at);
     } else {
+        double bound = row->step_ns;
         planner_try(search->input, search->pool, &search->autos, row);
+        CHECK(row->state != PLANNER_TIMED || bound <= row->step_ns * (1 + 1e-9),
+              "a bound of %g ns, and a step takes %g ns", bound, row->step_ns);
         search->level[at] = LEVEL_TIMED;
         search->result->planned++;
     }

@@ -90,7 +90,7 @@ static void compare(const char *line, const char *cluster, int ranks, int64_t li
     search_free(&all);
 }
 
-#define SMALL "--model lenet --data digits --batch 8 --seed 1 "
+#define SMALL "--model lenet --image-size 12 --batch 8 "
 
 Test(planner, pruning_never_loses_the_best_on_this_machine) {
     compare(SMALL, NULL, 2, 0);
