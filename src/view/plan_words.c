@@ -160,10 +160,10 @@ static bool is_told(const struct options *options, enum option_id id, enum optio
     bool forecast = command & (COMMAND_SIMULATE | COMMAND_EXPLAIN);
     for (size_t i = 0; i < sizeof never / sizeof *never; i++)
         if (id == never[i]) return false;
-    if (id == OPTION_cluster) return forecast && option_is_given(options, id);
-    if (id == OPTION_profile && !forecast && strcmp(options->strategy, "auto") != 0 &&
-        strcmp(options->balance, "time") != 0)
-        return false;
+    bool by_time = strcmp(options->strategy, "auto") == 0;
+    if (id == OPTION_cluster) return (forecast || by_time) && option_is_given(options, id);
+    by_time |= strcmp(options->balance, "time") == 0;
+    if (id == OPTION_profile && !forecast && !by_time) return false;
     return row->commands & (unsigned)command && options->source[id] == OPTION_FROM_COMMAND_LINE;
 }
 
