@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "cli/cli.h"
+#include "planned/planned_search.h"
 #include "run/outputs.h"
 #include "run/resume.h"
 #include "run/session.h"
@@ -59,11 +60,21 @@ static enum status check_checkpoint(const struct planned_run *planned) {
     return status;
 }
 
+/* Of a cluster all ranks, unless the options or a launcher say how many. */
+static enum status take_cluster(const struct options *options, struct start *start) {
+    int ranks;
+    TRY(planned_ranks_asked(options, &ranks));
+    bool asked = option_is_given(options, OPTION_cluster) && start->kind == START_ONE;
+    if (asked && ranks > 1) start->info = planned_info_to_forecast(options, ranks);
+    return STATUS_OK;
+}
+
 /* The plan, then whether train would take it here. */
 static enum status explain_with(const struct options *options) {
     SCOPED(planned_close) struct planned_run planned = {0};
     struct start start;
     TRY(start_find(options, &start));
+    TRY(take_cluster(options, &start));
     if (start_keeps_run(&start)) TRY(outputs_check(options));
     TRY(planned_open(options, &start.info, &planned));
     TRY(print_with_forecast(&planned));

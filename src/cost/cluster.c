@@ -89,8 +89,17 @@ enum status cluster_check_ranks(const struct cluster *cluster, const char *name,
                 name, text_count(cluster->ranks, "rank", has), ranks);
 }
 
-double cluster_class_ns(const struct cluster_class *class, enum op op, const struct op_cost *cost) {
-    double arithmetic_ns = cost->flops / (class->flops_per_ns * class->efficiency[op]),
+static double rate_of(const struct cluster_class *class, enum dtype dtype, bool tf32) {
+    double rate = dtype == DTYPE_BF16  ? class->bf16_per_ns
+                  : dtype == DTYPE_F16 ? class->f16_per_ns
+                  : tf32               ? class->tf32_per_ns
+                                       : 0;
+    return rate > 0 ? rate : class->flops_per_ns;
+}
+
+double cluster_class_ns(const struct cluster_class *class, enum op op, const struct op_cost *cost,
+                        enum dtype dtype, bool tf32) {
+    double arithmetic_ns = cost->flops / (rate_of(class, dtype, tf32) * class->efficiency[op]),
            memory_ns = cost->bytes / class->bytes_per_ns;
     return arithmetic_ns > memory_ns ? arithmetic_ns : memory_ns;
 }

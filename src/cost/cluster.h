@@ -9,6 +9,7 @@
 #ifndef COST_CLUSTER_H
 #define COST_CLUSTER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,7 +27,8 @@ struct cluster_range {
 struct cluster_class {
     const char *name;
     struct cluster_range ranks;
-    double flops_per_ns, bytes_per_ns; /* arithmetic; memory */
+    double flops_per_ns, bytes_per_ns; /* arithmetic in f32; memory */
+    double tf32_per_ns, bf16_per_ns, f16_per_ns; /* arithmetic of products; 0: as f32 */
     int64_t memory_bytes;              /* of one rank */
     double efficiency[OP_COUNT];       /* share of flops_per_ns that an operation reaches */
     int line;                          /* of the file */
@@ -78,6 +80,15 @@ enum status cluster_parse(const char *name, const void *text, size_t bytes, stru
 enum status cluster_read(const char *path, struct cluster *out);
 void cluster_free(struct cluster *cluster);
 
+/* A cluster of equal hosts in a word: HxD:CLASS[,IN_HOST][,BETWEEN], as in 2x8:a100-40,nvlink,25gbe.
+ * cluster_read takes it in place of a file. Classes and links are rows of cluster_class.def; hosts
+ * are h0, h1 ... as far as there are no more than this. */
+enum { CLUSTER_NAMED_HOSTS = 4096 };
+bool cluster_is_word(const char *text);
+enum status cluster_parse_word(const char *text, struct cluster *out);
+bool cluster_class_at(int index, const char **name, const char **help);
+bool cluster_link_at(int index, const char **name, const char **help);
+
 /* The device of a rank; how many times slower than its class it is, by sorted rows (1: not); its
  * memory. */
 const struct cluster_class *cluster_class(const struct cluster *cluster, int64_t rank);
@@ -91,7 +102,8 @@ struct cost_link cluster_link(const struct cluster *cluster, int64_t from, int64
 /* STATUS_USAGE where a run has more ranks than the cluster. */
 enum status cluster_check_ranks(const struct cluster *cluster, const char *name, int ranks);
 /* Time of an operation on a device of a class, before slowness: arithmetic or memory, whichever
- * takes longer. */
-double cluster_class_ns(const struct cluster_class *class, enum op op, const struct op_cost *cost);
+ * takes longer. `dtype` is that of activations; tf32: f32 products may round so. */
+double cluster_class_ns(const struct cluster_class *class, enum op op, const struct op_cost *cost,
+                        enum dtype dtype, bool tf32);
 
 #endif

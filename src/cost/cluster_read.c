@@ -65,7 +65,7 @@ struct efficiency {
 struct raw_class {
     const char *name;
     int64_t ranks;
-    double gflops_per_s, memory_gib, memory_gb_per_s;
+    double gflops_per_s, tf32, bf16, f16, memory_gib, memory_gb_per_s;
     struct efficiency efficiency;
 };
 
@@ -100,6 +100,9 @@ static const struct yaml_key class_keys[] = {
     {"name", true, yaml_read_text, offsetof(struct raw_class, name), 0, 0},
     {"ranks", true, yaml_read_int, offsetof(struct raw_class, ranks), 1, CLUSTER_RANKS_MAX},
     {"gflops_per_s", true, yaml_read_real, offsetof(struct raw_class, gflops_per_s), 1e-6, 1e12},
+    {"gflops_per_s_tf32", false, yaml_read_real, offsetof(struct raw_class, tf32), 1e-6, 1e12},
+    {"gflops_per_s_bf16", false, yaml_read_real, offsetof(struct raw_class, bf16), 1e-6, 1e12},
+    {"gflops_per_s_f16", false, yaml_read_real, offsetof(struct raw_class, f16), 1e-6, 1e12},
     {"memory_gib", true, yaml_read_real, offsetof(struct raw_class, memory_gib), 1e-6, 1e9},
     {"memory_gb_per_s", true, yaml_read_real, offsetof(struct raw_class, memory_gb_per_s), 1e-6,
      1e9},
@@ -138,6 +141,9 @@ static enum status read_class(struct yaml_reader *yaml, void *into) {
         .name = raw.name,
         .ranks = {cluster->ranks, cluster->ranks + raw.ranks - 1},
         .flops_per_ns = raw.gflops_per_s,
+        .tf32_per_ns = raw.tf32,
+        .bf16_per_ns = raw.bf16,
+        .f16_per_ns = raw.f16,
         .bytes_per_ns = raw.memory_gb_per_s,
         .memory_bytes = (int64_t)(raw.memory_gib * 0x1p30),
         .line = (int)mark.line + 1,
@@ -468,6 +474,7 @@ enum status cluster_parse(const char *name, const void *text, size_t bytes, stru
 
 enum status cluster_read(const char *path, struct cluster *out) {
     SCOPED(bytes_free) struct bytes text = {0};
+    if (cluster_is_word(path)) return cluster_parse_word(path, out);
     TRY(file_read(path, CLUSTER_BYTES_MAX, &text));
     return cluster_parse(path, text.data, text.count, out);
 }

@@ -22,7 +22,7 @@ enum balance balance_find(const char *name);
 const char *balance_name(enum balance balance);
 
 /* The weight of layers [a, b) as chunk k: fixed + per_slot x slots of the chunk, each taken from a
- * table of (layers + 1) x (layers + 1) entries by a and b. */
+ * table of (layers + 1) x (layers + 1) entries by a and b. More layers are never lighter. */
 struct balance_problem {
     int layers, chunks;
     const double *fixed, *per_slot; /* per_slot: NULL is 0 */

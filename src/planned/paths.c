@@ -8,11 +8,12 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "cost/cluster.h"
 #include "cost/hetero.h"
 #include "data/dataset.h"
 #include "data/input.h"
 
-enum form { FORM_PATH, FORM_LIST, FORM_DATA, FORM_INPUT, FORM_LAWS };
+enum form { FORM_PATH, FORM_LIST, FORM_DATA, FORM_INPUT, FORM_LAWS, FORM_CLUSTER };
 
 static const struct {
     enum option_id id;
@@ -21,7 +22,7 @@ static const struct {
     {OPTION_input, FORM_INPUT}, /* before the data, for which it may stand */
     {OPTION_data, FORM_DATA},      {OPTION_weights, FORM_PATH},    {OPTION_placement, FORM_PATH},
     {OPTION_hostfile, FORM_PATH},  {OPTION_nodes_file, FORM_PATH}, {OPTION_key, FORM_PATH},
-    {OPTION_program, FORM_PATH},   {OPTION_profile, FORM_LIST},    {OPTION_cluster, FORM_PATH},
+    {OPTION_program, FORM_PATH},   {OPTION_profile, FORM_LIST},    {OPTION_cluster, FORM_CLUSTER},
     {OPTION_deepspeed, FORM_PATH}, {OPTION_config, FORM_PATH},     {OPTION_hetero, FORM_LAWS},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
@@ -65,6 +66,7 @@ static void visit_laws(struct each *each, const char *text) {
 
 static void visit_text(struct each *each, enum form form, const char *text) {
     if (form == FORM_INPUT) form = input_is_file(text) ? FORM_LIST : FORM_DATA;
+    if (form == FORM_CLUSTER && cluster_is_word(text)) return;
     if (form == FORM_LIST)
         visit_list(each, text);
     else if (form == FORM_LAWS)
@@ -117,6 +119,7 @@ static char *absolute_list(const char *text) {
 
 static char *absolute(enum form form, const char *text) {
     if (form == FORM_INPUT) form = input_is_file(text) ? FORM_LIST : FORM_DATA;
+    if (form == FORM_CLUSTER && cluster_is_word(text)) return mem_text(text);
     if (form == FORM_LIST) return absolute_list(text);
     if (form == FORM_LAWS) return hetero_absolute(text);
     return form == FORM_DATA ? dataset_absolute(text) : file_absolute(text);

@@ -181,6 +181,60 @@ const struct planner_row *planned_search_first(const struct planned_search *sear
     return search->fitting < search->result.timed ? &search->result.row[search->fitting] : NULL;
 }
 
+/* --- nothing fits --- */
+
+/* Of those that do not fit the one that misses least. NULL: there is none. */
+static const struct planner_row *nearest_fit(const struct planned_search *search) {
+    const struct planner_result *result = &search->result;
+    const struct planner_row *best = NULL;
+    for (int64_t i = 0; i < result->row_count; i++) {
+        const struct planner_row *row = &result->row[i];
+        bool large = row->state == PLANNER_TOO_LARGE || row->over_bytes > 0;
+        if (!large || row->over_bytes <= 0) continue;
+        if (!best || row->over_bytes < best->over_bytes) best = row;
+    }
+    return best;
+}
+
+/* Ranks that would hold what this one has too much, were it spread evenly. */
+static int64_t ranks_more(const struct planned_search *search, const struct planner_row *row) {
+    double needs = (double)row->peak_bytes, has = needs - (double)row->over_bytes;
+    int ranks = search->input.ranks;
+    if (has <= 0) return 0;
+    return (int64_t)(needs / has * ranks) + 1 - ranks;
+}
+
+/* What the user fixed and may leave open. */
+static const char *fixed_hint(const struct planned_search *search) {
+    const struct options *options = &search->options;
+    if (option_is_given(options, OPTION_micro_batches)) return "leave --micro-batches open; ";
+    if (option_is_given(options, OPTION_recompute)) return "leave --recompute open; ";
+    if (option_is_given(options, OPTION_zero_stage)) return "leave --zero-stage open; ";
+    if (option_is_given(options, OPTION_strategy)) return "leave --strategy open; ";
+    return "";
+}
+
+enum status planned_search_refuse(const struct planned_search *search) {
+    const struct planner_row *near = nearest_fit(search);
+    char over[TEXT_BYTES], need[TEXT_BYTES], more[TEXT_BYTES];
+    if (planned_search_first(search)) return STATUS_OK;
+    if (!near)
+        return fail(STATUS_USAGE, "no plan of these options can be made: all %lld are refused\n"
+                                  "  explain says why, for one of them",
+                    (long long)search->result.refused);
+    int64_t ranks = ranks_more(search, near);
+    return fail(STATUS_MEMORY,
+                "nothing fits: the smallest of %lld plans (%s, %d x %d, M %d, ZeRO %d, recompute %s) "
+                "needs %s, %s too much\n  %s%s%s a smaller --batch or model",
+                (long long)search->result.row_count, planner_schedule_name(&near->choice),
+                near->choice.stages, near->choice.replicas, near->choice.micro_batches,
+                near->choice.zero_stage,
+                recompute_policy_name((enum recompute_policy)near->choice.recompute),
+                text_size(near->peak_bytes, need), text_size(near->over_bytes, over),
+                fixed_hint(search), ranks > 0 ? text_count(ranks, "rank", more) : "",
+                ranks > 0 ? " more; or" : "");
+}
+
 enum status planned_search_options(const struct planned_search *search,
                                    const struct planner_row *row, struct options *out) {
     struct cores_share cores;

@@ -43,6 +43,7 @@ static enum status apply_pipeline(const struct planner_choice *choice, struct op
     if (!choice->zero_stage) option_reset(options, OPTION_zero_stage);
     if (!choice->zero_stage) option_reset(options, OPTION_sync);
     if (choice->zero_stage) TRY(set_number(options, OPTION_zero_stage, choice->zero_stage));
+    if (choice->balance == (int)balance_find(options->balance)) return STATUS_OK;
     return set_text(options, OPTION_balance, balance_name((enum balance)choice->balance));
 }
 

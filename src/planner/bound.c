@@ -5,7 +5,8 @@
 #include <string.h>
 
 #include "plan/state_layout.h"
-#include "program/replay.h"
+#include "planner/judged.h"
+#include "program/pipeline.h"
 
 void planner_bounds_new(const struct planner_input *input, const struct run_config *base,
                         struct plan_pool *pool, struct planner_bounds *out) {
@@ -28,7 +29,10 @@ static void split_free(struct planner_split *split) {
 }
 
 void planner_bounds_free(struct planner_bounds *bounds) {
-    for (int g = 0; g < bounds->graph_count; g++) cost_table_free(&bounds->graph[g].table);
+    for (int g = 0; g < bounds->graph_count; g++) {
+        cost_table_free(&bounds->graph[g].table);
+        free(bounds->graph[g].split);
+    }
     for (int s = 0; s < bounds->split_count; s++) split_free(bounds->split[s]);
     free(bounds->graph);
     free(bounds->split);
@@ -53,6 +57,7 @@ static enum status find_graph(struct planner_bounds *bounds, int64_t samples, in
     struct planner_graph graph = {.samples = samples};
     TRY(plan_pool_graph(bounds->pool, bounds->base, samples, &graph.graph));
     cost_table_new(&bounds->costs, graph.graph, &graph.table);
+    graph.split = MEM_ARRAY(struct planner_split *, (bounds->layers + 1) * BALANCE_COUNT);
     for (int c = 0; c < bounds->classes; c++) {
         double ns = whole_ns(&graph, c, graph.graph->node_count),
                forward = whole_ns(&graph, c, graph.graph->forward_count);
@@ -117,12 +122,14 @@ static bool same_cuts(const struct planner_split *a, const struct planner_split 
                   (size_t)(a->count - 1) * sizeof *a->partition.cuts) == 0;
 }
 
-/* The default balance keeps its row, whichever is asked for first. */
-static int split_like(const struct planner_bounds *bounds, const struct planner_split *split) {
-    for (int s = 0; s < bounds->split_count; s++)
-        if (bounds->split[s]->balance != split->balance && same_cuts(bounds->split[s], split))
-            return s;
-    return -1;
+/* The first balance keeps its row. */
+static bool split_is_again(const struct planner_bounds *bounds, const struct planner_split *split) {
+    for (int b = 0; b < BALANCE_COUNT; b++) {
+        const struct planner_split *other =
+            bounds->graph[split->graph].split[split->count * BALANCE_COUNT + b];
+        if (other && other != split && same_cuts(other, split)) return true;
+    }
+    return false;
 }
 
 static enum status make_split(struct planner_bounds *bounds, int graph, int count, int balance,
@@ -151,23 +158,20 @@ static enum status make_split(struct planner_bounds *bounds, int graph, int coun
     time_split(bounds, split, &ranges);
     weigh_split(split);
     weigh_params(split, &ranges);
-    split->like = split_like(bounds, split);
+    split->again = split_is_again(bounds, split);
     *out = split;
     return STATUS_OK;
 }
 
 static enum status find_split(struct planner_bounds *bounds, int graph, int count, int balance,
                               struct planner_split **out) {
-    for (int s = 0; s < bounds->split_count; s++) {
-        struct planner_split *split = bounds->split[s];
-        if (split->graph != graph || split->count != count || split->balance != balance) continue;
-        *out = split;
-        return STATUS_OK;
-    }
+    *out = bounds->graph[graph].split[count * BALANCE_COUNT + balance];
+    if (*out) return STATUS_OK;
     TRY(make_split(bounds, graph, count, balance, out));
     bounds->split = mem_grow(bounds->split, &bounds->split_capacity,
                              (size_t)bounds->split_count + 1, sizeof *bounds->split);
     bounds->split[bounds->split_count++] = *out;
+    bounds->graph[graph].split[count * BALANCE_COUNT + balance] = *out;
     return STATUS_OK;
 }
 
@@ -181,12 +185,20 @@ static double crowd_of(const struct planner_bounds *bounds, const struct planner
     return rules && input->cores > 0 && each > 1 ? each : 1;
 }
 
-/* How many micro-batches run forward once more. Of some operations nothing runs again where it is
- * by block: the last segment of each stage may have nothing to make. */
-static double run_again(const struct planner_choice *choice) {
+double planner_run_again(const struct planner_choice *choice) {
     enum recompute_policy policy = (enum recompute_policy)choice->recompute;
     if (policy == RECOMPUTE_NEVER) return 0;
     return recompute_keeps_last(policy) ? choice->micro_batches - 1 : choice->micro_batches;
+}
+
+/* The same at a position, whatever the order is. Where each backward follows its forward at once
+ * nothing runs again, but by block: at the last position of some schedules, at all of them with one
+ * micro-batch, and where auto has little memory. */
+static double again_at(const struct planner_choice *choice, int position) {
+    bool at_once = choice->schedule < 0 || choice->micro_batches == 1 ||
+                   position == choice->stages - 1;
+    if (choice->chunks == 1 && at_once && choice->recompute != RECOMPUTE_ALWAYS_BLOCK) return 0;
+    return planner_run_again(choice);
 }
 
 enum status planner_bound_whole(struct planner_bounds *bounds, struct planner_row *row) {
@@ -194,19 +206,13 @@ enum status planner_bound_whole(struct planner_bounds *bounds, struct planner_ro
     int graph;
     TRY(find_graph(bounds, samples_of(bounds, choice), &graph));
     const struct planner_graph *of = &bounds->graph[graph];
-    double all = of->least_ns * choice->micro_batches + of->least_forward_ns * run_again(choice);
+    double again = choice->recompute == RECOMPUTE_ALWAYS_BLOCK ? choice->micro_batches : 0,
+           all = of->least_ns * choice->micro_batches + of->least_forward_ns * again;
     row->step_ns = all / choice->stages * crowd_of(bounds, choice);
     return STATUS_OK;
 }
 
-/* A position with its devices in all replicas: the slowest counts, since replicas meet once a
- * step. */
-struct position {
-    const struct planner_split *split;
-    struct cost_devices on;
-};
-
-static double of_stage(const struct position *at, const double *times, int stage) {
+double planner_stage_ns(const struct planner_position *at, const double *times, int stage) {
     double most = 0;
     for (int i = 0; i < at->on.count; i++) {
         double ns = times[at->on.item[i].class * at->split->count + stage] *
@@ -216,18 +222,7 @@ static double of_stage(const struct position *at, const double *times, int stage
     return most;
 }
 
-/* What all positions of a candidate are judged with. */
-struct judged {
-    struct planner_bounds *bounds;
-    const struct planner_choice *choice;
-    const struct planner_split *split;
-    struct grid grid;
-    struct cost_net net;
-    struct costs costs;
-    double crowd;
-};
-
-static void devices_at(const struct judged *judged, int position, struct cost_devices *out) {
+static void devices_at(const struct planner_judged *judged, int position, struct cost_devices *out) {
     const struct grid *grid = &judged->grid;
     out->in_step = true;
     for (int r = 0; r < grid->replicas; r++) {
@@ -239,7 +234,7 @@ static void devices_at(const struct judged *judged, int position, struct cost_de
 
 /* Gradients of a position over its replicas, once a step; half of it where they are scattered,
  * and parameters are gathered while other work runs. */
-static double comm_ns(const struct judged *judged, int position, int64_t bytes, bool whole) {
+double planner_comm_ns(const struct planner_judged *judged, int position, int64_t bytes, bool whole) {
     const struct grid *grid = &judged->grid;
     struct cost_link slowest = judged->net.group_link;
     if (grid->replicas == 1) return 0;
@@ -256,7 +251,7 @@ static double comm_ns(const struct judged *judged, int position, int64_t bytes, 
                            COST_SUM);
 }
 
-static double message_ns(const struct judged *judged, const struct position *at, int cut) {
+static double message_ns(const struct planner_judged *judged, const struct planner_position *at, int cut) {
     const struct grid *grid = &judged->grid;
     int from = grid_position(grid, cut), to = grid_position(grid, cut + 1);
     const struct crossing *crossing = judged->split->partition.chunks[cut].crossing;
@@ -266,10 +261,10 @@ static double message_ns(const struct judged *judged, const struct position *at,
 }
 
 /* ZeRO-3 gathers each bucket for each pass, but at most one that the pass before has left. */
-static double gather_bytes(const struct judged *judged, int position) {
+static double gather_bytes(const struct planner_judged *judged, int position) {
     const struct planner_choice *choice = judged->choice;
     const struct options *options = judged->bounds->input->options;
-    double bytes = 0, passes = 2 * choice->micro_batches + run_again(choice);
+    double bytes = 0, passes = 2 * choice->micro_batches;
     bool usual = options->zero_keep == 0 && !option_is_given(options, OPTION_zero_prefetch) &&
                  !option_is_given(options, OPTION_bucket_size);
     for (int c = 0; usual && choice->zero_stage == 3 && c < judged->grid.chunks; c++) {
@@ -289,15 +284,15 @@ struct sums {
     int64_t bytes; /* of gradients */
 };
 
-static void sum_passes(const struct judged *judged, struct position *at, int position,
+static void sum_passes(const struct planner_judged *judged, struct planner_position *at, int position,
                        struct sums *sums) {
     double micros = judged->choice->micro_batches,
-           forwards = micros + run_again(judged->choice);
+           forwards = micros + again_at(judged->choice, position);
     for (int c = 0; c < judged->grid.chunks; c++) {
         int stage = grid_stage(&judged->grid, position, c);
-        double forward = of_stage(at, judged->split->forward, stage) * judged->crowd,
-               backward = (of_stage(at, judged->split->input, stage) +
-                           of_stage(at, judged->split->weight, stage)) *
+        double forward = planner_stage_ns(at, judged->split->forward, stage) * judged->crowd,
+               backward = (planner_stage_ns(at, judged->split->input, stage) +
+                           planner_stage_ns(at, judged->split->weight, stage)) *
                           judged->crowd;
         sums->busy += forwards * forward + micros * backward;
         sums->early += micros * forward + (micros - 1) * backward;
@@ -306,7 +301,7 @@ static void sum_passes(const struct judged *judged, struct position *at, int pos
 }
 
 /* What a position does in a step, whatever the order is. */
-static struct sums sum_position(const struct judged *judged, struct position *at, int position) {
+static struct sums sum_position(const struct planner_judged *judged, struct planner_position *at, int position) {
     const struct planner_choice *choice = judged->choice;
     const struct run_config *base = judged->bounds->base;
     struct sums sums = {0};
@@ -318,21 +313,22 @@ static struct sums sum_position(const struct judged *judged, struct position *at
     sums.update = (3 + 2 * base->optimizer->state_count) * slice * byte_ns;
     double gathered = gather_bytes(judged, position), whole = (double)sums.bytes;
     if (gathered > whole) gathered -= whole; /* one of them is counted in what all sums take */
-    sums.comm = comm_ns(judged, position, (int64_t)(whole + gathered / 2), true);
-    sums.late = comm_ns(judged, position, sums.bytes, false);
+    sums.comm = planner_comm_ns(judged, position, (int64_t)(whole + gathered / 2), true);
+    sums.late = planner_comm_ns(judged, position, sums.bytes, false);
     return sums;
 }
 
 /* A bound by the first forwards and the last backwards of the stages before each stage; of its own
  * passes weight gradients may come later. */
-static double chain_ns(const struct judged *judged, struct position *at) {
+static double chain_ns(const struct planner_judged *judged, struct planner_position *at) {
     const struct planner_choice *choice = judged->choice;
     double before = 0, most = 0;
     for (int s = 0; s < judged->split->count; s++) {
-        struct position *here = &at[grid_position(&judged->grid, s)];
-        double forward = of_stage(here, judged->split->forward, s),
-               input = of_stage(here, judged->split->input, s);
-        double own = ((choice->micro_batches + run_again(choice)) * forward +
+        struct planner_position *here = &at[grid_position(&judged->grid, s)];
+        double forward = planner_stage_ns(here, judged->split->forward, s),
+               input = planner_stage_ns(here, judged->split->input, s);
+        double again = again_at(choice, grid_position(&judged->grid, s));
+        double own = ((choice->micro_batches + again) * forward +
                       choice->micro_batches * input) *
                      judged->crowd;
         if (before + own > most) most = before + own;
@@ -346,53 +342,53 @@ static double larger(double a, double b) {
     return a > b ? a : b;
 }
 
-static bool overlaps(const struct planner_choice *choice) {
+bool planner_overlaps(const struct planner_choice *choice) {
     return choice->schedule >= 0 && pipeline_at(choice->schedule)->older;
 }
 
 /* Gradients are summed once a step, when the last micro-batch has them; those of several chunks
  * not at once. */
-static bool sums_late(const struct judged *judged) {
+static bool sums_late(const struct planner_judged *judged) {
     const struct planner_choice *choice = judged->choice;
     bool scatters = strcmp(judged->bounds->input->options->zero_accumulate, "scatter") == 0;
-    return judged->grid.chunks == 1 && !overlaps(choice) &&
+    return judged->grid.chunks == 1 && !planner_overlaps(choice) &&
            (choice->zero_stage < 2 || !scatters);
 }
 
-static double position_ns(const struct judged *judged, struct position *at, int position) {
+static double position_ns(const struct planner_judged *judged, struct planner_position *at, int position) {
     struct sums sums = sum_position(judged, at, position);
     double whole = larger(sums.busy + sums.update, sums.comm);
     return sums_late(judged) ? larger(whole, sums.early + sums.late + sums.update) : whole;
 }
 
-static struct position *positions_new(const struct judged *judged) {
-    struct position *at = MEM_ARRAY(struct position, judged->grid.stages);
+struct planner_position *planner_positions(const struct planner_judged *judged) {
+    struct planner_position *at = MEM_ARRAY(struct planner_position, judged->grid.stages);
     for (int p = 0; p < judged->grid.stages; p++) {
-        at[p] = (struct position){.split = judged->split};
+        at[p] = (struct planner_position){.split = judged->split};
         devices_at(judged, p, &at[p].on);
     }
     return at;
 }
 
-static void positions_free(struct position *at, int count) {
+void planner_positions_free(struct planner_position *at, int count) {
     for (int p = 0; p < count; p++) cost_devices_free(&at[p].on);
     free(at);
 }
 
-static double bound_ns(const struct judged *judged) {
-    struct position *at = positions_new(judged);
+static double bound_ns(const struct planner_judged *judged) {
+    struct planner_position *at = planner_positions(judged);
     double bound = 0;
     for (int p = 0; p < judged->grid.stages; p++)
         bound = larger(bound, position_ns(judged, &at[p], p));
-    if (!overlaps(judged->choice)) bound = larger(bound, chain_ns(judged, at));
-    positions_free(at, judged->grid.stages);
+    if (!planner_overlaps(judged->choice)) bound = larger(bound, chain_ns(judged, at));
+    planner_positions_free(at, judged->grid.stages);
     return bound;
 }
 
 /* --- memory --- */
 
 /* Of what a rank keeps of its parameters, the slices that ZeRO leaves it. */
-static double store_bytes(const struct judged *judged, double bytes) {
+static double store_bytes(const struct planner_judged *judged, double bytes) {
     const struct planner_choice *choice = judged->choice;
     double whole = bytes, slice = bytes / choice->replicas;
     int states = judged->bounds->base->optimizer->state_count;
@@ -404,7 +400,7 @@ static double store_bytes(const struct judged *judged, double bytes) {
     return params + grads + state;
 }
 
-static int64_t bound_bytes(const struct judged *judged) {
+static int64_t bound_bytes(const struct planner_judged *judged) {
     double most = 0;
     for (int p = 0; p < judged->grid.stages; p++) {
         double bytes = 0, kept = 0;
@@ -420,7 +416,7 @@ static int64_t bound_bytes(const struct judged *judged) {
 }
 
 /* The least that ranks store of their parameters, and what the fullest keeps of activations. */
-static int64_t bound_with(const struct judged *judged, int64_t kept) {
+int64_t planner_bytes_with(const struct planner_judged *judged, int64_t kept) {
     double least = 0;
     for (int p = 0; p < judged->grid.stages; p++) {
         double bytes = 0;
@@ -432,177 +428,9 @@ static int64_t bound_with(const struct judged *judged, int64_t kept) {
     return (int64_t)least + kept;
 }
 
-static int64_t larger_bytes(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
-
-/* --- orders --- */
-
-/* With all additions of gradients but those of the first micro-batch, which there are none of: on
- * no way through the step are more of them than there are stages. */
-struct order_costs {
-    double *forward, *input, *weight, *latency, *moving[2];
-    double *again;
-    int64_t *kept, *none;
-    double adds;
-};
-
-static void order_costs_free(struct order_costs *costs) {
-    void *const parts[] = {costs->forward, costs->input,     costs->weight,    costs->latency,
-                           costs->kept,    costs->moving[0], costs->moving[1], costs->none,
-                           costs->again};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) free(parts[i]);
-}
-
-static struct cost_link link_between(const struct judged *judged, int from, int to) {
-    const struct grid *grid = &judged->grid;
-    struct cost_link slowest = {0};
-    for (int r = 0; from != to && r < grid->replicas; r++)
-        slowest = cost_slower_link(slowest,
-                                   cost_link(&judged->net, group_rank(grid, GROUP_PIPELINE, r, from),
-                                             group_rank(grid, GROUP_PIPELINE, r, to)));
-    return slowest;
-}
-
-static void cost_cut(const struct judged *judged, const struct position *at, int cut,
-                     struct order_costs *out) {
-    int from = grid_position(&judged->grid, cut), to = grid_position(&judged->grid, cut + 1);
-    const struct crossing *crossing = judged->split->partition.chunks[cut].crossing;
-    if (from == to) return;
-    if (judged->net.cluster) {
-        struct cost_link ahead = link_between(judged, from, to),
-                         back = link_between(judged, to, from);
-        out->latency[cut] = ahead.latency < back.latency ? ahead.latency : back.latency;
-        out->moving[0][cut] = cost_moving(ahead, (double)crossing[PHASE_FORWARD].bytes);
-        out->moving[1][cut] = cost_moving(back, (double)crossing[PHASE_BACKWARD].bytes);
-        return;
-    }
-    for (int side = cut; side <= cut + 1; side++) {
-        int threads = judged->bounds->input->threads;
-        out->forward[side] += cost_copy_ns(&judged->costs, &at[from].on, threads,
-                                           (double)crossing[PHASE_FORWARD].bytes);
-        out->input[side] += cost_copy_ns(&judged->costs, &at[from].on, threads,
-                                         (double)crossing[PHASE_BACKWARD].bytes);
-    }
-}
-
-static void cost_order(const struct judged *judged, const struct position *at,
-                       struct order_costs *out) {
-    int count = judged->split->count, threads = judged->bounds->input->threads;
-    *out = (struct order_costs){.forward = MEM_ARRAY(double, count),
-                                .input = MEM_ARRAY(double, count),
-                                .weight = MEM_ARRAY(double, count),
-                                .latency = MEM_ARRAY(double, count),
-                                .moving = {MEM_ARRAY(double, count), MEM_ARRAY(double, count)},
-                                .again = MEM_ARRAY(double, count),
-                                .kept = MEM_ARRAY(int64_t, count),
-                                .none = MEM_ARRAY(int64_t, count)};
-    for (int s = 0; s < count; s++) {
-        const struct position *here = &at[grid_position(&judged->grid, s)];
-        double add = cost_add_ns(&judged->costs, &here->on, threads,
-                                 (double)judged->split->param_bytes[s], true);
-        if (judged->choice->micro_batches == 1) add = 0;
-        out->forward[s] = of_stage(here, judged->split->forward, s) * judged->crowd;
-        out->again[s] = out->forward[s];
-        out->input[s] = of_stage(here, judged->split->input, s) * judged->crowd;
-        out->weight[s] = of_stage(here, judged->split->weight, s) * judged->crowd + add;
-        out->kept[s] = (int64_t)judged->split->kept_bytes[s];
-        out->adds += add;
-    }
-    for (int s = 0; s + 1 < count; s++) cost_cut(judged, at, s, out);
-}
-
-static int64_t most_kept(const struct pipeline_order *orders, const struct order_costs *costs,
-                         int positions) {
-    struct replay_bytes bytes = {.forward = costs->kept, .input = costs->none};
-    int64_t most = 0;
-    for (int p = 0; p < positions; p++) {
-        int64_t peak = replay_peak_bytes(&orders[p], &bytes);
-        if (peak > most) most = peak;
-    }
-    return most;
-}
-
-static double cost_of_op(const struct order_costs *costs, struct pipeline_op op) {
-    if (op.op == INSTR_F) return costs->forward[op.stage];
-    double input = op.op == INSTR_W ? 0 : costs->input[op.stage];
-    return input + (op.op == INSTR_I ? 0 : costs->weight[op.stage]);
-}
-
-/* Gradients of a stage are summed over replicas from there on. */
-static void note_late(const struct pipeline_order *order, const double *begin, double adds,
-                      struct planner_ordered *out) {
-    for (int i = 0; i < order->count; i++)
-        if (order->items[i].op == INSTR_B || order->items[i].op == INSTR_W)
-            out->late_ns[order->items[i].stage] = begin[i] - adds;
-}
-
-static void replay_order(const struct judged *judged, const struct order_costs *costs,
-                         struct planner_ordered *out) {
-    const struct planner_choice *choice = judged->choice;
-    struct pipeline_shape shape = {.positions = choice->stages,
-                                   .chunks = judged->grid.chunks,
-                                   .v_shape = judged->grid.v_shape,
-                                   .micro_batches = choice->micro_batches};
-    struct replay_costs times = {.forward = costs->forward,
-                                 .input = costs->input,
-                                 .weight = costs->weight,
-                                 .hop = judged->net.link.latency,
-                                 .again = run_again(choice) > 0 ? costs->again : NULL,
-                                 .again_keeps_last = recompute_keeps_last(
-                                     (enum recompute_policy)choice->recompute),
-                                 .latency = judged->net.cluster ? costs->latency : NULL,
-                                 .moving = {costs->moving[0], costs->moving[1]}};
-    struct pipeline_order *orders = pipeline_orders_build(pipeline_at(choice->schedule), &shape);
-    out->late_ns = MEM_ARRAY(double, judged->split->count);
-    double **begin = MEM_ARRAY(double *, shape.positions);
-    for (int p = 0; p < shape.positions; p++) begin[p] = MEM_ARRAY(double, orders[p].count + 1);
-    struct replay replay = {
-        .shape = &shape, .orders = orders, .costs = &times, .begin = begin};
-    struct replay_times found = {0};
-    if (replay_run(&replay, &found, NULL)) {
-        const struct pipeline_order *first = &orders[0];
-        struct pipeline_op last = first->items[first->count - 1];
-        out->total_ns = found.total - costs->adds;
-        out->first_ns = begin[0][first->count - 1] + cost_of_op(costs, last) - costs->adds;
-        for (int p = 0; p < shape.positions; p++) note_late(&orders[p], begin[p], costs->adds, out);
-    }
-    out->kept_bytes = most_kept(orders, costs, shape.positions);
-    for (int p = 0; p < shape.positions; p++) free(begin[p]);
-    free(begin);
-    pipeline_orders_free(&orders, shape.positions);
-}
-
-/* ZeRO leaves times as they are; and so do replicas, where ranks are alike. */
-static const struct planner_ordered *find_order(struct planner_bounds *bounds,
-                                                const struct judged *judged) {
-    const struct planner_choice *choice = judged->choice;
-    bool alike = !judged->net.cluster && judged->crowd == 1;
-    struct planner_order_key key = {.split = judged->split,
-                                    .schedule = choice->schedule,
-                                    .stages = choice->stages,
-                                    .micro_batches = choice->micro_batches,
-                                    .replicas = alike ? 0 : choice->replicas,
-                                    .again = (int)run_again(choice),
-                                    .order = choice->order};
-    for (int i = 0; i < bounds->ordered_count; i++) {
-        const struct planner_order_key *one = &bounds->ordered[i].key;
-        if (one->split == key.split && one->schedule == key.schedule &&
-            one->stages == key.stages && one->micro_batches == key.micro_batches &&
-            one->replicas == key.replicas && one->order == key.order && one->again == key.again)
-            return &bounds->ordered[i];
-    }
-    struct planner_ordered made = {.key = key};
-    struct position *at = positions_new(judged);
-    struct order_costs costs;
-    cost_order(judged, at, &costs);
-    replay_order(judged, &costs, &made);
-    order_costs_free(&costs);
-    positions_free(at, judged->grid.stages);
-    bounds->ordered = mem_grow(bounds->ordered, &bounds->ordered_capacity,
-                               (size_t)bounds->ordered_count + 1, sizeof *bounds->ordered);
-    bounds->ordered[bounds->ordered_count] = made;
-    return &bounds->ordered[bounds->ordered_count++];
+double planner_update_ns(const struct planner_judged *judged, struct planner_position *at,
+                         int position) {
+    return sum_position(judged, at, position).update;
 }
 
 /* --- the whole --- */
@@ -617,13 +445,13 @@ static struct grid grid_of(const struct planner_choice *choice) {
                          .v_shape = schedule && schedule->v_shape};
 }
 
-static enum status judge(struct planner_bounds *bounds, const struct planner_choice *choice,
-                         struct judged *out) {
+enum status planner_judge(struct planner_bounds *bounds, const struct planner_choice *choice,
+                         struct planner_judged *out) {
     struct planner_split *split;
     int graph;
     TRY(find_graph(bounds, samples_of(bounds, choice), &graph));
     TRY(find_split(bounds, graph, choice->stages * choice->chunks, choice->balance, &split));
-    *out = (struct judged){.bounds = bounds,
+    *out = (struct planner_judged){.bounds = bounds,
                            .choice = choice,
                            .split = split,
                            .grid = grid_of(choice),
@@ -634,19 +462,21 @@ static enum status judge(struct planner_bounds *bounds, const struct planner_cho
     return STATUS_OK;
 }
 
-/* auto has one stage a rank or two, whichever is faster. */
+/* auto has one stage a rank, or two in a loop or in a V, whichever is faster; or as many as it is
+ * told. */
 static enum status bound_auto(struct planner_bounds *bounds, struct planner_row *row, bool *same) {
     double least = 0;
     *same = true;
-    for (int chunks = 1; chunks <= 2; chunks++) {
+    for (int shape = 0; shape < 3; shape++) {
         struct planner_choice choice = row->choice;
-        struct judged judged;
-        if (row->choice.chunks && row->choice.chunks != chunks) continue;
-        choice.chunks = (int16_t)chunks;
-        if (choice.stages * chunks > bounds->layers) continue;
-        TRY(judge(bounds, &choice, &judged));
+        struct planner_judged judged;
+        choice.chunks = shape ? 2 : 1;
+        if (row->choice.chunks) choice.chunks = row->choice.chunks;
+        if (choice.stages * choice.chunks > bounds->layers) continue;
+        TRY(planner_judge(bounds, &choice, &judged));
+        judged.grid.v_shape = shape == 2;
         double ns = bound_ns(&judged);
-        *same &= judged.split->like >= 0;
+        *same &= judged.split->again;
         if (least == 0 || ns < least) least = ns;
     }
     if (least > row->step_ns) row->step_ns = least;
@@ -655,68 +485,13 @@ static enum status bound_auto(struct planner_bounds *bounds, struct planner_row 
 
 enum status planner_bound_stages(struct planner_bounds *bounds, struct planner_row *row,
                                  bool *same) {
-    struct judged judged;
+    struct planner_judged judged;
     *same = false;
     if (row->choice.schedule == PLANNER_AUTO) return bound_auto(bounds, row, same);
-    TRY(judge(bounds, &row->choice, &judged));
-    *same = judged.split->like >= 0;
+    TRY(planner_judge(bounds, &row->choice, &judged));
+    *same = judged.split->again;
     double ns = bound_ns(&judged);
     if (ns > row->step_ns) row->step_ns = ns;
     row->peak_bytes = bound_bytes(&judged);
-    return STATUS_OK;
-}
-
-/* Without the update: when all is there that it waits for. */
-static double ordered_ns(const struct judged *judged, const struct planner_ordered *ordered) {
-    const struct planner_choice *choice = judged->choice;
-    bool clips = plan_clips(judged->bounds->base),
-         scatters = strcmp(judged->bounds->input->options->zero_accumulate, "scatter") == 0;
-    double ns = clips ? ordered->total_ns : ordered->first_ns;
-    for (int s = 0; s < judged->split->count && choice->replicas > 1; s++) {
-        int position = grid_position(&judged->grid, s);
-        if ((!clips && position > 0) || (choice->zero_stage >= 2 && scatters)) continue;
-        double comm = comm_ns(judged, position, (int64_t)judged->split->param_bytes[s], false);
-        ns = larger(ns, ordered->late_ns[s] + comm);
-    }
-    return ns;
-}
-
-/* Of an order that auto chose its times are known; they count an addition of gradients too many for
- * each stage. */
-enum status planner_bound_auto(struct planner_bounds *bounds, const struct planner_auto *chosen,
-                               struct planner_row *row) {
-    struct planner_choice choice = row->choice;
-    struct judged judged;
-    double adds = 0;
-    if (row->choice.recompute != RECOMPUTE_NEVER) return STATUS_OK;
-    choice.chunks = (int16_t)chosen->choice.row[0].chunks;
-    TRY(judge(bounds, &choice, &judged));
-    judged.grid.v_shape = chosen->choice.row[0].v_shape;
-    struct position *at = positions_new(&judged);
-    for (int s = 0; s < judged.split->count; s++)
-        adds += cost_add_ns(&judged.costs, &at[grid_position(&judged.grid, s)].on,
-                            bounds->input->threads, (double)judged.split->param_bytes[s], true);
-    positions_free(at, judged.grid.stages);
-    bool waits = plan_clips(bounds->base); /* else steps of positions follow one another */
-    if (waits && chosen->least_ns - adds > row->step_ns) row->step_ns = chosen->least_ns - adds;
-    return STATUS_OK;
-}
-
-/* The update of the first position comes before its next forward; a norm of all gradients makes it
- * wait for all others before. */
-enum status planner_bound_order(struct planner_bounds *bounds, struct planner_row *row) {
-    const struct planner_choice *choice = &row->choice;
-    struct judged judged;
-    if (choice->schedule < 0 || overlaps(choice)) return STATUS_OK;
-    TRY(judge(bounds, choice, &judged));
-    const struct planner_ordered *ordered = find_order(bounds, &judged);
-    struct position first = {.split = judged.split};
-    devices_at(&judged, 0, &first.on);
-    double update = sum_position(&judged, &first, 0).update,
-           ns = ordered_ns(&judged, ordered) + update;
-    cost_devices_free(&first.on);
-    if (ns > row->step_ns) row->step_ns = ns;
-    if (choice->recompute == RECOMPUTE_NEVER && ordered->kept_bytes > 0)
-        row->peak_bytes = larger_bytes(row->peak_bytes, bound_with(&judged, ordered->kept_bytes));
     return STATUS_OK;
 }

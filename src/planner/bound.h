@@ -21,13 +21,14 @@ struct planner_graph {
     const struct graph *graph;
     struct cost_table table;
     double least_ns, least_forward_ns; /* of the whole model, on the fastest class */
+    struct planner_split **split;      /* by number of stages and balance */
 };
 
 /* A cut of it into stages. Times are per class and stage: [class * count + stage]. */
 struct planner_split {
     int graph, count;
     int8_t balance;
-    int like; /* an earlier split that is the same; -1: none */
+    bool again; /* another balance has the same cuts */
     struct partition partition;
     double *forward, *input, *weight;
     size_t *kept_bytes, *param_bytes, *largest_bytes; /* per stage; of a parameter of it */
@@ -36,7 +37,7 @@ struct planner_split {
 /* Computations in the order of a schedule, without what its program adds to them. */
 struct planner_order_key {
     const struct planner_split *split;
-    int schedule, stages, micro_batches, replicas, order, again;
+    int schedule, stages, micro_batches, replicas, again, block;
 };
 struct planner_ordered {
     struct planner_order_key key;
@@ -75,10 +76,8 @@ enum status planner_bound_whole(struct planner_bounds *bounds, struct planner_ro
 /* Local. A better one, by the stages. `same`: another balance makes the same cut. */
 enum status planner_bound_stages(struct planner_bounds *bounds, struct planner_row *row,
                                  bool *same);
-/* Local. A third one, by the order of its schedule. */
-enum status planner_bound_order(struct planner_bounds *bounds, struct planner_row *row);
-/* Local. The same for auto, once its order is known. */
-enum status planner_bound_auto(struct planner_bounds *bounds, const struct planner_auto *chosen,
-                               struct planner_row *row);
+/* Local. A third one, by the order of its schedule, or by what auto chose (else NULL). */
+enum status planner_bound_order(struct planner_bounds *bounds, const struct planner_auto *chosen,
+                                struct planner_row *row);
 
 #endif

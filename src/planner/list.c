@@ -59,19 +59,6 @@ static void add(struct lister *lister) {
     out->item[out->count++] = (struct planner_row){.choice = lister->now};
 }
 
-/* Hosts and classes make an order of ranks; with one of the two dimensions there is one order. */
-static void each_order(struct lister *lister) {
-    const struct cluster *cluster = lister->input->costs->cluster;
-    bool unequal = cluster && (cluster->hosts > 1 || cluster->class_count > 1 ||
-                               cluster->slow_count > 0 || cluster->pair_count > 0);
-    bool both = lister->now.stages > 1 && lister->now.replicas > 1 &&
-                !is_fixed(lister, OPTION_placement);
-    for (int order = 0; order < (unequal && both ? PLANNER_ORDERS : 1); order++) {
-        lister->now.order = (int8_t)order;
-        add(lister);
-    }
-}
-
 static void each_balance(struct lister *lister) {
     bool whole = lister->now.stages == 1, fixed = is_fixed(lister, OPTION_balance),
          cut = is_fixed(lister, OPTION_cut);
@@ -81,7 +68,7 @@ static void each_balance(struct lister *lister) {
         if ((whole || fixed || cut) && !is_default) continue;
         if (balance == BALANCE_TIME && !lister->input->costs->section) continue;
         lister->now.balance = (int8_t)balance;
-        each_order(lister);
+        add(lister);
     }
 }
 
@@ -290,7 +277,10 @@ enum status planner_list(const struct planner_input *input, int layers, struct p
 int64_t planner_nearest_batch(const struct planner_input *input, int layers) {
     int64_t batch = input->options->batch, best = 0;
     for (int replicas = 1; replicas <= input->ranks; replicas++) {
-        if (input->ranks % replicas || input->ranks / replicas > layers) continue;
+        int stages = input->ranks / replicas;
+        if (input->ranks % replicas || stages > layers) continue;
+        if (option_is_given(input->options, OPTION_stages) && stages != input->options->stages)
+            continue;
         int64_t below = batch / replicas * replicas, above = below + replicas;
         int64_t near = below > 0 && batch - below <= above - batch ? below : above;
         if (!best || llabs(near - batch) < llabs(best - batch)) best = near;

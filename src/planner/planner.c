@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "graph/layers.h"
 #include "plan/buckets.h"
@@ -56,8 +57,7 @@ static int compare_choices(const struct planner_choice *a, const struct planner_
     if (!order) order = compare_numbers(a->micro_batches, b->micro_batches);
     if (!order) order = compare_numbers(a->zero_stage, b->zero_stage);
     if (!order) order = compare_numbers(a->recompute, b->recompute);
-    if (!order) order = compare_numbers(a->balance, b->balance);
-    return order ? order : compare_numbers(a->order, b->order);
+    return order ? order : compare_numbers(a->balance, b->balance);
 }
 
 /* Step, peak, ranks, row of pipeline.def. Where steps overlap a step is of another batch: there as
@@ -128,7 +128,7 @@ static void refine(struct search *search, int64_t at) {
     struct planner_row *row = &search->rows.item[at];
     bool same = false, first = search->level[at]++ == LEVEL_WHOLE;
     enum status status = first ? planner_bound_stages(&search->bounds, row, &same)
-                               : planner_bound_order(&search->bounds, row);
+                               : planner_bound_order(&search->bounds, NULL, row);
     row->over_bytes = planner_over(search->input, &row->choice, row->peak_bytes);
     if (status != STATUS_OK)
         row->state = PLANNER_REFUSED;
@@ -158,7 +158,7 @@ static void take_known(struct search *search, int64_t at) {
     search->level[at] = LEVEL_KNOWN;
     if (!greedy && !asks_auto(search->input))
         row->state = PLANNER_AGAIN;
-    else if (planner_bound_auto(&search->bounds, known, row) != STATUS_OK)
+    else if (planner_bound_order(&search->bounds, known, row) != STATUS_OK)
         row->state = PLANNER_REFUSED;
 }
 
@@ -169,7 +169,10 @@ static void look(struct search *search, int64_t at) {
     } else if (is_known(search, at)) {
         take_known(search, at);
     } else {
+        double bound = row->step_ns;
         planner_try(search->input, search->pool, &search->autos, row);
+        CHECK(row->state != PLANNER_TIMED || bound <= row->step_ns * (1 + 1e-9),
+              "a bound of %g ns, and a step takes %g ns", bound, row->step_ns);
         search->level[at] = LEVEL_TIMED;
         search->result->planned++;
     }
@@ -239,6 +242,13 @@ static int count_layers(const struct graph *graph) {
     return layers.count;
 }
 
+static bool has_batch_norm(const struct graph *graph) {
+    for (int n = 0; n < graph->forward_count; n++)
+        if (graph->nodes[n].op == OP_BATCH_NORM || graph->nodes[n].op == OP_BATCH_NORM_STATS)
+            return true;
+    return false;
+}
+
 static void take_rows(struct search *search) {
     struct planner_result *result = search->result;
     result->row = search->rows.item;
@@ -269,6 +279,7 @@ static enum status search_with(struct search *search, const struct run_config *b
     TRY(fill_heap(search));
     search_all(search);
     take_rows(search);
+    search->result->batch_norm = has_batch_norm(graph);
     if (!search->result->uses_all)
         search->result->nearest_batch = planner_nearest_batch(input, layers);
     return STATUS_OK;

@@ -1,5 +1,5 @@
 /* Which strategy? A search over all plans of a run: stages x replicas x chunks x schedule x
- * micro-batches x ZeRO stage x recomputation x balance, and the order of unequal ranks.
+ * micro-batches x ZeRO stage x recomputation x balance.
  *
  * Every candidate is a set of options. It is planned, its memory is judged and its step is
  * simulated by the functions that a run, explain and simulate use, so its numbers are theirs. To
@@ -30,14 +30,8 @@ struct planner_choice {
     int16_t chunks;   /* 0: auto finds them */
     int16_t schedule; /* row of pipeline.def; PLANNER_WHOLE (the whole model on each rank) or PLANNER_AUTO */
     int8_t zero_stage, recompute, balance;
-    int8_t order; /* of the ranks: enum planner_order */
 };
 enum { PLANNER_WHOLE = -1, PLANNER_AUTO = -2 };
-/* Where position p of replica r is, of ranks that are not alike: as they are numbered, pipeline by
- * pipeline, so that neighbours are on near ranks; or replicas near one another and pipelines
- * across. */
-enum planner_order { PLANNER_NEAR_STAGES, PLANNER_NEAR_REPLICAS, PLANNER_ORDERS };
-
 /* Local. The kind that it is the best of: its family, and behind all families those with
  * recomputation. */
 int planner_kind(const struct planner_choice *choice);
@@ -64,7 +58,7 @@ struct planner_row {
     int64_t peak_bytes, over_bytes; /* of the rank that has most; by how many it does not fit */
     int peak_rank;
     /* Of one that was timed. */
-    double low_ns, high_ns, own_variance; /* 90%; of what other plans do not share */
+    double low_ns, high_ns; /* 90% */
     double bubble, exposed_ns;
     int64_t sent_bytes; /* most that a rank sends in a step */
 };
@@ -99,6 +93,7 @@ struct planner_result {
     int timed;
     int64_t too_large, refused, bounded, planned; /* how many are, and were */
     int best_of[PLANNER_KINDS]; /* row of the best of each kind; -1: none fits, or there is none */
+    bool batch_norm;            /* the model has statistics of micro-batches */
     bool uses_all;              /* some candidate has all ranks */
     int64_t nearest_batch;      /* else: with which one would; 0: with none */
 };

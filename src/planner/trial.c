@@ -27,8 +27,7 @@ static struct planner_auto_key key_of(const struct planner_input *input,
                                      .micro_batches = choice->micro_batches,
                                      .replicas = alike ? 0 : choice->replicas,
                                      .balance = choice->balance,
-                                     .recompute = choice->recompute != RECOMPUTE_NEVER,
-                                     .order = choice->order};
+                                     .recompute = choice->recompute != RECOMPUTE_NEVER};
 }
 
 const struct planner_auto *planner_auto_find(const struct planner_autos *autos,
@@ -146,51 +145,57 @@ static enum status count_memory(struct trial *trial) {
 /* --- plan --- */
 
 static enum status make_plan(struct trial *trial, struct plan_pool *pool,
-                             const struct run_config *config) {
-    const struct planner_auto *known =
-        planner_auto_find(trial->autos, trial->input, &trial->row->choice);
-    bool is_auto = trial->row->choice.schedule == PLANNER_AUTO;
-    struct plan_given given = {.pool = pool, .chosen = is_auto && known ? &known->choice : NULL};
+                             const struct run_config *config, const struct choice *chosen) {
+    struct plan_given given = {.pool = pool, .chosen = chosen};
     plan_free(&trial->plan);
     TRY(plan_new(config, &given, &trial->plan));
     return count_memory(trial);
 }
 
+static const struct planner_auto *known_choice(const struct trial *trial) {
+    bool is_auto = trial->row->choice.schedule == PLANNER_AUTO;
+    return is_auto ? planner_auto_find(trial->autos, trial->input, &trial->row->choice) : NULL;
+}
+
+/* What was chosen is kept for others. NULL: nothing was. */
+static const struct planner_auto *keep_choice(struct trial *trial) {
+    struct planner_autos *autos = trial->autos;
+    struct choice *choice = &trial->plan->choice;
+    if (!choice->row_count) return NULL;
+    struct planner_auto *kept = MEM_NEW(struct planner_auto);
+    *kept = (struct planner_auto){.key = key_of(trial->input, &trial->row->choice),
+                                  .choice = *choice};
+    *choice = (struct choice){0};
+    autos->item =
+        mem_grow(autos->item, &autos->capacity, (size_t)autos->count + 1, sizeof *autos->item);
+    return autos->item[autos->count++] = kept;
+}
+
 /* An order that auto chose without what it does not count of memory: as planned/planned.c does. */
 static enum status plan_to_fit(struct trial *trial, struct plan_pool *pool) {
     int64_t limit = trial->config.memory_limit;
-    TRY(make_plan(trial, pool, &trial->config));
-    const struct choice *choice = &trial->plan->choice;
+    const struct planner_auto *known = known_choice(trial);
+    TRY(make_plan(trial, pool, &trial->config, known ? &known->choice : NULL));
+    if (!known) known = keep_choice(trial);
+    if (!known) return STATUS_OK;
+    const struct choice *choice = &known->choice;
     int64_t uncounted = trial->row->peak_bytes - choice->most_bytes;
     if (limit <= 0 || !choice->row_count || trial->row->peak_bytes <= limit ||
         limit - uncounted < choice->least_bytes)
         return STATUS_OK;
     struct run_config less = resolve_for_limit(&trial->config, limit - uncounted);
     trial->row->state = PLANNER_BOUNDED;
-    return make_plan(trial, pool, &less);
-}
-
-/* What was chosen without a limit is kept for others. */
-static void keep_choice(struct trial *trial) {
-    struct planner_autos *autos = trial->autos;
-    struct choice *choice = &trial->plan->choice;
-    if (!choice->row_count || trial->config.memory_limit > 0) return;
-    struct planner_auto *kept = MEM_NEW(struct planner_auto);
-    *kept = (struct planner_auto){.key = key_of(trial->input, &trial->row->choice),
-                                  .choice = *choice,
-                                  .least_ns = choice->row[0].step_ns};
-    *choice = (struct choice){0};
-    autos->item =
-        mem_grow(autos->item, &autos->capacity, (size_t)autos->count + 1, sizeof *autos->item);
-    autos->item[autos->count++] = kept;
+    return make_plan(trial, pool, &less, NULL);
 }
 
 /* A fixed schedule that auto takes has a row of its own. */
 static bool is_again(const struct trial *trial) {
-    const struct choice *choice = &trial->plan->choice;
+    const struct planner_auto *known = known_choice(trial);
+    const struct choice *choice =
+        trial->plan->choice.row_count ? &trial->plan->choice : known ? &known->choice : NULL;
     bool asked = option_is_given(trial->input->options, OPTION_strategy) &&
                  strcmp(trial->input->options->strategy, "auto") == 0;
-    return choice->row_count && !asked && strcmp(choice->row[0].name, "greedy") != 0;
+    return choice && !asked && strcmp(choice->row[0].name, "greedy") != 0;
 }
 
 /* --- time --- */
@@ -243,7 +248,6 @@ static enum status run_trial(struct trial *trial, struct plan_pool *pool) {
     trial->costs = *trial->config.costs;
     TRY(plan_to_fit(trial, pool));
     if (is_again(trial)) trial->row->state = PLANNER_AGAIN;
-    keep_choice(trial);
     if (trial->row->state != PLANNER_BOUNDED) return STATUS_OK;
     if (!trial->costs.units && !trial->costs.simulated) trial->costs.crowd = crowd_of(trial);
     TRY(forecast_new(trial->plan, &trial->costs, false, &trial->forecast));

@@ -6,20 +6,18 @@
 
 /* What auto chose for some candidates, and what it was chosen for. */
 struct planner_auto_key {
-    int stages, micro_batches, replicas, balance, recompute, order;
+    int stages, micro_batches, replicas, balance, recompute;
 };
 struct planner_auto {
     struct planner_auto_key key;
     struct choice choice;
-    double least_ns; /* of its order */
 };
 struct planner_autos {
     struct planner_auto **item;
     int count;
     size_t capacity;
 };
-/* Local. NULL: nothing was chosen for such a candidate yet, or there is a limit, which choices
- * depend on in other ways. */
+/* Local. NULL: nothing was chosen for such a candidate yet. */
 const struct planner_auto *planner_auto_find(const struct planner_autos *autos,
                                              const struct planner_input *input,
                                              const struct planner_choice *choice);

@@ -43,6 +43,8 @@ static uint64_t add_laws(uint64_t hash, const char *text) {
 enum status kept_costs_name(const struct options *options, char **out) {
     uint64_t hash = HASH64_START;
     TRY(paths_each_input(options, add_content, &hash));
+    bool word = option_is_given(options, OPTION_cluster) && cluster_is_word(options->cluster);
+    if (word) hash = hash64(hash, options->cluster, strlen(options->cluster));
     if (option_is_given(options, OPTION_hetero)) hash = add_laws(hash, options->hetero);
     *out = mem_format("%016llx", (unsigned long long)hash);
     return STATUS_OK;

@@ -1,23 +1,231 @@
 /* See plan_table.h. */
 #include "view/plan_table.h"
-#include "base/text.h"
 
-void plan_table_print(const struct planned_search *search, FILE *out) {
-    const struct planner_result *r = &search->result;
-    fprintf(out, "rows %lld timed %d planned %lld too large %lld refused %lld bounded %lld\n",
-            (long long)r->row_count, r->timed, (long long)r->planned, (long long)r->too_large,
-            (long long)r->refused, (long long)r->bounded);
-    for (int i = 0; i < r->timed && i < 30; i++) {
-        const struct planner_row *row = &r->row[i];
-        char a[TEXT_BYTES], b[TEXT_BYTES];
-        fprintf(out, "%s %dx%d V%d M%d zero%d rec%d bal%d ord%d  %s %s bubble %.3f exp %.3f\n",
-                planner_schedule_name(&row->choice), row->choice.stages, row->choice.replicas,
-                row->choice.chunks, row->choice.micro_batches, row->choice.zero_stage,
-                row->choice.recompute, row->choice.balance, row->choice.order,
-                text_duration(row->step_ns * 1e-9, a), text_size(row->peak_bytes, b), row->bubble,
-                row->exposed_ns / row->step_ns);
+#include <stdlib.h>
+#include <string.h>
+
+#include <unistd.h>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "view/plan_words.h"
+
+enum { NAME_COLUMNS = 12, SHOWN = 10, HOST_BYTES = 256 };
+
+#define row_of(out, name, ...) text_row(out, name, NAME_COLUMNS, __VA_ARGS__)
+
+static bool has_other_statistics(const struct planned_search *search,
+                                 const struct planner_row *row) {
+    const struct planner_row *first = planned_search_first(search);
+    const struct planner_choice *a = &row->choice, *b = &first->choice;
+    return search->result.batch_norm &&
+           a->replicas * a->micro_batches != b->replicas * b->micro_batches;
+}
+
+/* --- in words --- */
+
+static void print_ranks(const struct planned_search *search, FILE *out) {
+    const struct planner_input *input = &search->input;
+    const struct cluster *cluster = input->costs->cluster;
+    char ranks[TEXT_BYTES], threads[TEXT_BYTES], host[HOST_BYTES] = "this machine";
+    text_count(input->ranks, "rank", ranks);
+    if (cluster) {
+        row_of(out, "ranks", "%s of %s, which has %lld on %lld hosts", ranks,
+               search->options.cluster, (long long)cluster->ranks, (long long)cluster->hosts);
+        return;
+    }
+    gethostname(host, sizeof host - 1);
+    row_of(out, "ranks", "%s of this machine (%s), %s each; another machine, such as that of a job "
+                         "behind this login, is described by --cluster",
+           ranks, host, text_count(input->threads, "thread", threads));
+}
+
+static void print_searched(const struct planned_search *search, FILE *out) {
+    const struct planner_result *result = &search->result;
+    char all[TEXT_BYTES], planned[TEXT_BYTES], large[TEXT_BYTES];
+    row_of(out, "searched",
+           "%s plans of batch %lld: %s simulated, %s too large for the memory; all others are "
+           "slower by bounds, or the same by another name",
+           text_thousands(result->row_count, all), (long long)search->options.batch,
+           text_thousands(result->timed, planned), text_thousands(result->too_large, large));
+}
+
+static void put_row(const struct planned_search *search, const struct planner_row *row,
+                    const char *note, struct text_table *table) {
+    const struct planner_choice *choice = &row->choice;
+    char text[TEXT_BYTES], low[TEXT_BYTES], high[TEXT_BYTES];
+    SCOPED_FREE char *name = plan_words_name(row);
+    text_table_cell(table, "%s", name);
+    text_table_cell(table, "%d x %d", choice->stages, choice->replicas);
+    text_table_cell(table, "%dx%d", choice->replicas, choice->micro_batches);
+    text_table_cell(table, "%s", text_duration(row->step_ns * 1e-9, text));
+    if (row->low_ns < row->high_ns)
+        text_table_cell(table, "%s to %s", text_duration(row->low_ns * 1e-9, low),
+                        text_duration(row->high_ns * 1e-9, high));
+    else
+        text_table_cell(table, "-");
+    text_table_cell(table, "%s", text_size(row->peak_bytes, text));
+    text_table_cell(table, "%s", text_size(row->sent_bytes, text));
+    text_table_cell(table, "%.1f%%", 100 * row->bubble);
+    text_table_cell(table, "%.1f%%", 100 * row->exposed_ns / row->step_ns);
+    text_table_cell(table, "%s%s", note,
+                    has_other_statistics(search, row) ? "; other statistics" : "");
+}
+
+static void put_titles(struct text_table *table, const char *last) {
+    static const char *const titles[] = {"strategy", "stages x replicas", "deal", "step", "90% sure",
+                                         "memory",   "sent",              "bubble", "exposed"};
+    for (size_t i = 0; i < sizeof titles / sizeof *titles; i++)
+        text_table_cell(table, "%s", titles[i]);
+    text_table_cell(table, "%s", last);
+}
+
+static char *note_of(const struct planned_search *search, const struct planner_row *row) {
+    const struct planner_row *first = planned_search_first(search);
+    int idle = search->input.ranks - row->choice.ranks;
+    const char *tie = row == first                               ? "first"
+                      : plan_words_tie(search, first, row) ? "tie"
+                                                           : "";
+    char ranks[TEXT_BYTES];
+    if (!idle) return mem_text(tie);
+    return mem_format("%s%s%s idle", tie, *tie ? ", " : "", text_count(idle, "rank", ranks));
+}
+
+static void print_best(const struct planned_search *search, FILE *out) {
+    const struct planner_result *result = &search->result;
+    struct text_table table = {.align = "lrrrrrrrrl"};
+    put_titles(&table, "");
+    for (int i = search->fitting; i < result->timed && i < search->fitting + SHOWN; i++) {
+        SCOPED_FREE char *note = note_of(search, &result->row[i]);
+        put_row(search, &result->row[i], note, &table);
+    }
+    fputs("\n", out);
+    text_table_print(&table, 2, out);
+    text_table_free(&table);
+    fputs("  rows of one deal (replicas x micro-batches) train to the same bits\n", out);
+}
+
+/* The best of a kind that fits: the first rows may have been found too large since. */
+static const struct planner_row *best_of(const struct planned_search *search, int kind) {
+    const struct planner_result *result = &search->result;
+    for (int i = search->fitting; i < result->timed; i++)
+        if (planner_kind(&result->row[i].choice) == kind) return &result->row[i];
+    return NULL;
+}
+
+static char *kind_name(int kind) {
+    bool again = kind >= FAMILY_COUNT;
+    return mem_format("%s%s", planner_family_name(planner_family_of(kind)),
+                      again ? ", recomputed" : "");
+}
+
+static void print_families(const struct planned_search *search, FILE *out) {
+    struct text_table table = {.align = "lrrrrrrrrl"};
+    put_titles(&table, "why it is not first");
+    fputs("\n  the best of each family\n", out);
+    for (int k = 0; k < PLANNER_KINDS; k++) {
+        const struct planner_row *row = best_of(search, k);
+        if (!row) continue;
+        SCOPED_FREE char *why = plan_words_why(search, row);
+        put_row(search, row, why, &table);
+    }
+    text_table_print(&table, 2, out);
+    text_table_free(&table);
+    for (int k = 0; k < PLANNER_KINDS; k++) {
+        SCOPED_FREE char *name = kind_name(k);
+        SCOPED_FREE char *none = best_of(search, k) ? NULL : plan_words_none(search, k);
+        if (none) fprintf(out, "  %s: %s\n", name, none);
     }
 }
+
+static void print_unused(const struct planned_search *search, FILE *out) {
+    const struct planner_result *result = &search->result;
+    int used = planned_search_first(search)->choice.ranks, all = search->input.ranks;
+    if (used < all)
+        row_of(out, "idle", "ranks %d to %d: no plan with them is faster", used, all - 1);
+    if (result->uses_all || !result->nearest_batch) return;
+    row_of(out, "batch", "no plan of batch %lld uses all %d ranks; --batch %lld would",
+           (long long)search->options.batch, all, (long long)result->nearest_batch);
+}
+
+static void print_commands(const struct planned_search *search, FILE *out) {
+    const struct planner_row *first = planned_search_first(search);
+    const struct cluster *cluster = search->opened.costs->cluster;
+    bool spread = cluster && cluster->hosts > 1;
+    char *train, *simulate;
+    if (plan_words_command(search, first, COMMAND_TRAIN, &train) != STATUS_OK) return;
+    fprintf(out, "\n  %s%s\n", train, spread ? " --hostfile HOSTS" : "");
+    if (spread)
+        fputs("  HOSTS has a line 'name slots=N' for each host, in the order of the cluster\n", out);
+    free(train);
+    if (plan_words_command(search, first, COMMAND_SIMULATE, &simulate) != STATUS_OK) return;
+    fprintf(out, "  %s\n", simulate);
+    free(simulate);
+}
+
+void plan_table_print(const struct planned_search *search, FILE *out) {
+    print_ranks(search, out);
+    print_searched(search, out);
+    print_best(search, out);
+    print_families(search, out);
+    print_unused(search, out);
+    print_commands(search, out);
+}
+
+/* --- JSON --- */
+
+static json_t *row_json(const struct planned_search *search, const struct planner_row *row) {
+    const struct planner_choice *choice = &row->choice;
+    const struct planner_row *first = planned_search_first(search);
+    SCOPED_FREE char *name = plan_words_name(row);
+    SCOPED_FREE char *why = plan_words_why(search, row);
+    return json_pack(
+        "{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:f, s:f, s:f, s:I, s:i, s:I, s:f, s:f, "
+        "s:b, s:b, s:s}",
+        "name", name, "schedule", planner_schedule_name(choice), "ranks", choice->ranks, "stages",
+        choice->stages, "replicas", choice->replicas, "virtual", choice->chunks, "micro_batches",
+        choice->micro_batches, "zero_stage", choice->zero_stage, "recompute",
+        recompute_policy_name((enum recompute_policy)choice->recompute), "balance",
+        balance_name((enum balance)choice->balance), "step", row->step_ns, "step_low", row->low_ns,
+        "step_high", row->high_ns, "peak_bytes", (json_int_t)row->peak_bytes, "peak_rank",
+        row->peak_rank, "sent_bytes", (json_int_t)row->sent_bytes, "bubble", row->bubble, "exposed",
+        row->exposed_ns, "tie", plan_words_tie(search, first, row), "other_statistics",
+        has_other_statistics(search, row), "why", why);
+}
+
+static json_t *families_json(const struct planned_search *search) {
+    json_t *list = json_array();
+    for (int k = 0; k < PLANNER_KINDS; k++) {
+        const struct planner_row *row = best_of(search, k);
+        SCOPED_FREE char *name = kind_name(k);
+        SCOPED_FREE char *none = row ? NULL : plan_words_none(search, k);
+        if (!row && !none) continue;
+        json_t *one = row ? row_json(search, row) : json_pack("{s:s}", "why", none);
+        json_object_set_new(one, "family", json_string(name));
+        json_array_append_new(list, one);
+    }
+    return list;
+}
+
 void plan_table_json(const struct planned_search *search, FILE *out) {
-    plan_table_print(search, out);
+    const struct planner_result *result = &search->result;
+    const struct planner_row *first = planned_search_first(search);
+    json_t *rows = json_array();
+    char *train, *simulate;
+    if (plan_words_command(search, first, COMMAND_TRAIN, &train) != STATUS_OK) return;
+    if (plan_words_command(search, first, COMMAND_SIMULATE, &simulate) != STATUS_OK) return;
+    for (int i = search->fitting; i < result->timed && i < search->fitting + SHOWN; i++)
+        json_array_append_new(rows, row_json(search, &result->row[i]));
+    json_t *root = json_pack(
+        "{s:i, s:I, s:I, s:i, s:I, s:I, s:i, s:I, s:o, s:o, s:s, s:s}", "ranks",
+        search->input.ranks, "batch", (json_int_t)search->options.batch, "candidates",
+        (json_int_t)result->row_count, "simulated", result->timed, "too_large",
+        (json_int_t)result->too_large, "refused", (json_int_t)result->refused, "idle",
+        search->input.ranks - first->choice.ranks, "nearest_batch",
+        (json_int_t)result->nearest_batch, "rows", rows, "families", families_json(search),
+        "command", train, "forecast", simulate);
+    json_print(root, JSON_REAL_PRECISION(12), out);
+    json_decref(root);
+    free(train);
+    free(simulate);
 }

@@ -16,7 +16,7 @@ static void ask(const struct cluster *cluster) {
         if (!(link.bytes_per_time > 0) || !(link.latency >= 0)) fuzz_wrong("a link without rate");
         if (memcmp(&link, &back, sizeof link) != 0 && rank != other) fuzz_wrong("one-way link");
         if (rank < class->ranks.first || rank > class->ranks.last) fuzz_wrong("another's class");
-        if (!(cluster_class_ns(class, OP_ADD, &cost) > 0)) fuzz_wrong("no time");
+        if (!(cluster_class_ns(class, OP_ADD, &cost, DTYPE_F32, false) > 0)) fuzz_wrong("no time");
         if (!(cluster_slowness(cluster->slow, cluster->slow_count, rank) >= 1))
             fuzz_wrong("faster than its class");
         if (cluster_host(cluster, rank) >= cluster->hosts) fuzz_wrong("a host too many");

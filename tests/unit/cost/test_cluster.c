@@ -68,7 +68,7 @@ Test(cost_cluster, documented_example) {
 
 static double op_ns(const struct cluster *cluster, int64_t rank, enum op op,
                     const struct op_cost *cost) {
-    return cluster_class_ns(cluster_class(cluster, rank), op, cost) *
+    return cluster_class_ns(cluster_class(cluster, rank), op, cost, DTYPE_F32, false) *
            cluster_slowness(cluster->slow, cluster->slow_count, rank);
 }
 
