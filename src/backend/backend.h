@@ -135,6 +135,9 @@ struct backend {
      *     copy     bytes from one place of the device to another
      *     fill     every element is `value`
      *     add      into += from, of one type and count
+     *     blend    into = keep * into + share * from, of f32, each product rounded; `from` NULL: the
+     *              first product alone
+     *     swap     what is in one is in the other. NULL: the backend trains no replicas apart
      *     squares  sums[b]: of the squares of block b (NORM_BLOCK elements, the last one fewer) in
      *              f64, in an order fixed by the element's place in the block; not finite when any
      *              element is not
@@ -152,6 +155,10 @@ struct backend {
                               struct stream *stream);
     enum status (*array_add)(struct device *device, const struct elements *into,
                              const struct elements *from, struct stream *stream);
+    enum status (*array_blend)(struct device *device, const struct elements *into, float keep,
+                               const struct elements *from, float share, struct stream *stream);
+    enum status (*array_swap)(struct device *device, const struct elements *one,
+                              const struct elements *other, struct stream *stream);
     enum status (*array_squares)(struct device *device, const struct elements *of, double *sums,
                                  struct stream *stream);
     enum status (*array_sum)(struct device *device, const double *sums, int64_t count,

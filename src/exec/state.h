@@ -15,6 +15,8 @@
 struct broadcast_run {
     bool active, statistics, releasing;
     int array;
+    int giver;  /* the member that gives: of a mean all do, in turn */
+    float *sum; /* of a mean: of those so far */
     size_t done, piece, most;
     struct train_place first; /* of BCAST: where the first member is */
     struct train_place *all;  /* of all members, while they are exchanged */
@@ -100,6 +102,10 @@ struct engine {
     float *scores;                              /* plain, where they lie otherwise; else NULL */
     struct eval_share eval_share, *eval_shares; /* this rank's; of all ranks */
     char *own_statistics;  /* while another rank's stand in for them; NULL: they do not */
+    /* All replicas that train apart have the same parameters, the same statistics, since the last
+     * average: the mean is what each has, to the last bit. */
+    bool same_params, same_statistics;
+    bool own_read, common_read; /* from a checkpoint: what this replica alone has, or all had */
     struct saving *saving; /* NULL: no checkpoint is being saved */
 };
 
@@ -155,6 +161,10 @@ enum status engine_open_calls(struct engine *engine);
 
 /* Local. Moves reductions under way on; called between pieces of computation. */
 void engine_progress(struct engine *engine);
+/* Local. Where replicas train apart: they begin with the same, unless a checkpoint has told. */
+enum status engine_begin_apart(struct engine *engine);
+/* Local. The mean is what this replica has from now on. */
+void engine_forget_own(struct engine *engine);
 /* Local. Each rank's own running statistics, where STATS_ALL has replaced them. */
 enum status restore_statistics(struct engine *engine);
 

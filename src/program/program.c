@@ -191,6 +191,16 @@ bool program_has_last(const struct program *program) {
     return count > 0;
 }
 
+void program_drop_list(struct instr_list *list) {
+    free(list->items);
+    *list = (struct instr_list){0};
+}
+
+void program_copy_list(struct rank_program *rank, enum list_name from, enum list_name to) {
+    program_drop_list(&rank->list[to]);
+    rank->list[to] = copy_list(&rank->list[from]);
+}
+
 static void take_larger(int *size, int other) {
     if (other > *size) *size = other;
 }
@@ -339,6 +349,7 @@ struct program *program_round(const struct program *program) {
     struct program *round = program_new(&program->grid, program->micro_batches, program->sum);
     for (int g = 0; g < program->group_count; g++) program_declare_group(round, program->group[g]);
     round->ahead = program->ahead;
+    round->every = program->every;
     round->credits = program->credits;
     round->sliced = program->sliced;
     round->lasting = program->lasting;
@@ -375,7 +386,8 @@ uint64_t program_hash(const struct program *program) {
                            grid->replicas_each,  grid->v_shape,         grid->drivers,
                            grid->servers,        (int)program->sum,     program->micro_batches,
                            program->group_count, program->credits,      program->tie_count,
-                           (int)program->sliced, (int)program->lasting, program->ahead};
+                           (int)program->sliced, (int)program->lasting, program->ahead,
+                           program->every};
     uint64_t hash = hash64(HASH64_START, numbers, sizeof numbers);
     for (int t = 0; t < program->tie_count; t++)
         hash = hash64(hash, &program->tie[t], sizeof program->tie[t]);
@@ -406,6 +418,7 @@ static void print_header(const struct program *program, FILE *out) {
     print_unless(out, "drivers", grid->drivers, 0);
     print_unless(out, "servers", grid->servers, 0);
     print_unless(out, "ahead", program->ahead, 0);
+    print_unless(out, "every", program->every, 0);
     if (grid->stages * grid->chunks > 1 || grid->drivers > 0)
         fprintf(out, " credits %d", program->credits);
     if (program->sliced) fprintf(out, " sliced %s", sliced_name(program->sliced));

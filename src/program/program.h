@@ -73,6 +73,7 @@ enum { GRAD_SLICES, GRAD_WINDOWS, GRAD_COUNT_SLICED };
  * is built can be written and read again. Operands but micro-batches are of 16 bits. */
 enum { PROGRAM_CREDITS = 2, PROGRAM_CALL_BYTES = 32 }; /* unless it says otherwise; of INSTR_CALL */
 enum { PROGRAM_MAX_RANKS = 1 << 20, PROGRAM_MAX_MICROS = 1 << 20, PROGRAM_MAX_SMALL = INT16_MAX };
+enum { PROGRAM_MAX_EVERY = 1 << 24 };    /* steps */
 enum { PROGRAM_MAX_BUFFERS = 1 << 30 }; /* gradient buffers times buckets of a rank */
 
 struct program {
@@ -85,6 +86,8 @@ struct program {
     struct program_tie tie[PROGRAM_MAX_TIES];
     int tie_count;
     int ahead;        /* steps that a body's forwards may be ahead (ahead.h); 0: steps flush */
+    int every; /* replicas train apart, and average at each step of so many, which is list last; 0:
+                  they are the same after every step */
     int credits;      /* messages that a channel holds: how far a sender runs ahead */
     unsigned sliced;  /* SLICED_...; with nothing sliced, 0 */
     unsigned lasting; /* kinds of buffers (resource.h), by bits: a step may leave something
@@ -137,6 +140,9 @@ int sizes_place(const struct chunk_sizes *sizes, int places, int bucket);
 /* Local. Appends to a list; gives the instruction the next id of the rank. */
 struct instr *program_add(struct rank_program *rank, enum list_name list, enum instr_op op);
 void program_add_step(struct rank_program *rank, int grad, bool clips); /* to the body */
+/* Local. A list becomes a copy of another one of the rank; gives back what a list has. */
+void program_copy_list(struct rank_program *rank, enum list_name from, enum list_name to);
+void program_drop_list(struct instr_list *list);
 /* Local. Gives the instructions ids in the order they stand. */
 void program_renumber(struct rank_program *rank);
 /* Local. The index of a group of this family, declared anew; the first one of all ranks, or -1. */

@@ -68,8 +68,17 @@ struct verify_slot {
     const struct instr *last; /* that changed it */
 };
 
+/* What a gradient buffer carries of an average. */
+enum average {
+    AVERAGE_NONE,
+    AVERAGE_FILLED, /* this replica's term */
+    AVERAGE_SUMMED, /* the sum of all */
+    AVERAGE_OWN     /* this replica's parameters, while the mean stands in for them */
+};
+
 struct verify_bucket {
     bool started, tied, joined, reduced;
+    enum average average;
     int holds;                   /* of a window: which bucket */
     const struct instr *filling; /* of a kept bucket: the first segment of the pass that makes it */
     int count;                   /* gradients of micro-batches in here */
@@ -133,7 +142,7 @@ struct walk {
     enum list_name list;          /* of `instr` */
     int at;                       /* next instruction of the step */
     const struct instr *instr;    /* now */
-    const struct instr *counted, *reported, *stepped;
+    const struct instr *counted, *reported, *stepped, *averaged;
     struct resource_map map;
     struct under_way *under_way; /* in any order */
     int under_way_count;
@@ -161,6 +170,8 @@ struct walk {
     int eval_reports;     /* of an evaluation */
     int outputs;          /* OUTPUTs of a round */
     int saved;            /* how many of OPEN, WRITE, COMMIT have come */
+    const struct instr *mean; /* the mean of the replicas stands in for the own parameters */
+    unsigned means;           /* lists that have MEAN, by bits */
     bool replaced;        /* running statistics of another rank stand in for the own */
 };
 
