@@ -153,7 +153,7 @@ $(B)/rank-probe: $(B)/tests/ranks/probe.o $(B)/libstretto.a
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
 # Trainings with ranks as threads, held against one device.
-$(B)/equal: $(B)/tests/equal/equal.o $(B)/tests/equal/replay.o $(B)/tests/late/late.o $(B)/tests/late/late_reach.o $(B)/tests/late/late_rows.o $(B)/libstretto.a
+$(B)/equal: $(B)/tests/equal/equal.o $(B)/tests/equal/replay.o $(B)/tests/equal/replay_local.o $(B)/tests/late/late.o $(B)/tests/late/late_reach.o $(B)/tests/late/late_rows.o $(B)/libstretto.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 

@@ -76,7 +76,9 @@ static enum status check_times(const struct cell *cell) {
     struct forecast forecast;
     int least =
         cell->plan[0]->program->ahead > 0 ? 5 * cell->plan[0]->config.grid.stages : FORECAST_STEPS;
-    if (!cell->world || cell->plan[0]->config.steps < least || cell->plan[0]->last_samples)
+    int every = cell->plan[0]->program->every;
+    if (!cell->world || cell->plan[0]->config.steps < least || cell->plan[0]->last_samples ||
+        (every > 0 && every <= least))
         return STATUS_OK;
     TRY(forecast_new(cell->plan[0], cell->costs[0], true, &forecast));
     int64_t steps = forecast.input.steps,
@@ -113,7 +115,7 @@ static enum status train_cell(struct cell *cell, const struct replay_rule *rule,
     const struct plan *plan;
     if (rule) {
         TRY(plan_rank(cell, 0, &plan));
-        return replay_train(plan, rule, out);
+        return rule->every ? replay_local(cell->plan[0], rule, out) : replay_train(plan, rule, out);
     }
     TRY(answer_train(&config, out));
     for (int r = 0; learn && r < cell->plan[0]->config.grid.stages; r++)
@@ -189,6 +191,8 @@ static bool check_cell(const char *cell, char *why, size_t bytes) {
             replayed ? run_line(reference + 7, 1, &rule, NULL, &one) : answer_of(reference, &one);
     log_capture(NULL, 0);
     if (replayed && status == STATUS_OK) many.norm = one.norm;
+    bool close = fabs(many.loss - one.loss) <= 1e-12 * fabs(one.loss);
+    if (rule.every && status == STATUS_OK && close) many.loss = one.loss;
     free(rule.stage_of);
     if (!refused && status == STATUS_OK) what = answer_difference(&many, &one);
     for (char *c = why; *c; c++) *c = *c == '\n' ? ' ' : *c;
