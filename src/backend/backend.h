@@ -135,11 +135,10 @@ struct backend {
      *     copy     bytes from one place of the device to another
      *     fill     every element is `value`
      *     add      into += from, of one type and count
-     *     blend    into = keep * into + share * from, of f32, each product rounded; `from` NULL: the
-     *              first product alone
-     *     swap     what is in one is in the other. NULL: the backend trains no replicas apart
-     *     squares  sums[b]: of the squares of block b (NORM_BLOCK elements, the last one fewer) in
-     *              f64, in an order fixed by the element's place in the block; not finite when any
+     *     blend    into = keep * into + share * from, of f32, each product rounded; `from` NULL:
+     * the first product alone swap     what is in one is in the other. NULL: the backend trains no
+     * replicas apart squares  sums[b]: of the squares of block b (NORM_BLOCK elements, the last one
+     * fewer) in f64, in an order fixed by the element's place in the block; not finite when any
      *              element is not
      *     sum      adds some sums exactly to *total
      *     decide   what the sum of the squares of all gradients means for the update, by

@@ -2,9 +2,9 @@
  * their mean, for an evaluation or a checkpoint.
  *
  * What is averaged goes through a gradient buffer, which is free behind STEP, lies where others
- * reach it, and spans the same elements as the parameters. So an average takes no memory of its own:
- * while the mean stands in for the parameters, these are in the buffer. Padding of the parameters is
- * 0, and so stays that of the buffer. */
+ * reach it, and spans the same elements as the parameters. So an average takes no memory of its
+ * own: while the mean stands in for the parameters, these are in the buffer. Padding of the
+ * parameters is 0, and so stays that of the buffer. */
 #include "backend/backend.h"
 #include "exec/handlers.h"
 #include "exec/state.h"
@@ -95,4 +95,3 @@ enum status run_OWN(struct engine *engine, const struct instr *instr) {
     struct elements kept = buffer_of(engine, instr), own = own_params(engine);
     return copy(engine, &own, &kept);
 }
-

@@ -101,12 +101,12 @@ struct engine {
     const struct engine_sink *sink;             /* of OUTPUT; NULL: nobody asked */
     float *scores;                              /* plain, where they lie otherwise; else NULL */
     struct eval_share eval_share, *eval_shares; /* this rank's; of all ranks */
-    char *own_statistics;  /* while another rank's stand in for them; NULL: they do not */
+    char *own_statistics; /* while another rank's stand in for them; NULL: they do not */
     /* All replicas that train apart have the same parameters, the same statistics, since the last
      * average: the mean is what each has, to the last bit. */
     bool same_params, same_statistics;
     bool own_read, common_read; /* from a checkpoint: what this replica alone has, or all had */
-    struct saving *saving; /* NULL: no checkpoint is being saved */
+    struct saving *saving;      /* NULL: no checkpoint is being saved */
 };
 
 /* Local, alike on all ranks. STATUS_USAGE where no step of a plan begins with that sample. */

@@ -57,9 +57,8 @@ static void list_array(struct listing *list, enum array_kind kind, int index, co
     const struct state_item *items = state_items(list->layout, array, &count);
     for (int i = 0; i < count; i++) {
         if (!is_listed(list, array, &items[i])) continue;
-        SCOPED_FREE char *name =
-            mem_format("%s%s%s%s", list->prefix, items[i].name, suffix ? "." : "",
-                       suffix ? suffix : "");
+        SCOPED_FREE char *name = mem_format("%s%s%s%s", list->prefix, items[i].name,
+                                            suffix ? "." : "", suffix ? suffix : "");
         list->items[list->count] = (struct tensor_item){.name = arena_text(&list->names, name),
                                                         .dtype = items[i].type.dtype,
                                                         .shape = items[i].type.shape};

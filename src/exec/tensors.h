@@ -34,8 +34,8 @@ struct whole_tensor {
  * write (state_writes). */
 struct tensor_share {
     bool all, first_replica;
-    const void *own_statistics;       /* of PART_REPLICAS, as they lie; parameters are in gradient
-                                         buffer 0, and replica is: */
+    const void *own_statistics; /* of PART_REPLICAS, as they lie; parameters are in gradient
+                                   buffer 0, and replica is: */
     int replica;
     bool model;                       /* whatever this rank holds: every tensor of the model */
     const struct whole_tensor *whole; /* of cut tensors; borrowed */

@@ -53,7 +53,7 @@ struct run_config {
     bool apart;         /* replicas have parameters of their own */
     int sync_every;     /* ... steps from one average to the next, and: */
     struct outer_config outer;
-    bool sync_bn;       /* batch norm takes the statistics of all replicas; only with several */
+    bool sync_bn; /* batch norm takes the statistics of all replicas; only with several */
 
     const struct optim_rule *optimizer;
     struct optim_config optim;

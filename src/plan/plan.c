@@ -402,8 +402,8 @@ static void plan_estimate(struct plan *plan) {
     estimate->apart = plan->device->backend->apart;
     estimate->params = state_kind_bytes(plan->store, ARRAY_PARAM);
     estimate->versions = state_kind_bytes(plan->store, ARRAY_VERSION);
-    estimate->common = state_kind_bytes(plan->store, ARRAY_COMMON) +
-                       state_kind_bytes(plan->store, ARRAY_OUTER);
+    estimate->common =
+        state_kind_bytes(plan->store, ARRAY_COMMON) + state_kind_bytes(plan->store, ARRAY_OUTER);
     estimate->gradients = state_kind_bytes(plan->store, ARRAY_GRAD);
     estimate->in_flight = state_kind_bytes(plan->store, ARRAY_GRAD_WINDOW);
     estimate->gathered = state_kind_bytes(plan->store, ARRAY_PARAM_WINDOW);

@@ -218,7 +218,8 @@ static const struct sync_policy *find_policy(const struct options *options,
 static enum status check_apart(const struct options *options, const struct strategy *strategy,
                                const struct sync_policy *policy) {
     bool own = sync_find(strategy->sync)->apart;
-    if (own && option_is_given(options, OPTION_zero_stage) && !option_is_given(options, OPTION_sync))
+    if (own && option_is_given(options, OPTION_zero_stage) &&
+        !option_is_given(options, OPTION_sync))
         return fail(STATUS_USAGE,
                     "--zero-stage: replicas of strategy %s train apart, and hold everything whole\n"
                     "  --strategy ddp --zero-stage %lld",

@@ -18,8 +18,7 @@ static enum status check_options(const struct options *options, const struct run
         return refuse(config, "--sync-bn", "do not meet inside a pass",
                       "no --sync-bn, or --sync allreduce");
     if (config->dtype == DTYPE_F16 || strcmp(options->dtype, "f16") == 0)
-        return refuse(config, "--dtype f16", "have no loss scale in common",
-                      "--dtype bf16 or f32");
+        return refuse(config, "--dtype f16", "have no loss scale in common", "--dtype bf16 or f32");
     if (config->overlaps)
         return fail(STATUS_USAGE,
                     "--sync %s: schedule %s is never flushed, and an average every %d steps would "

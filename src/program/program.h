@@ -73,7 +73,7 @@ enum { GRAD_SLICES, GRAD_WINDOWS, GRAD_COUNT_SLICED };
  * is built can be written and read again. Operands but micro-batches are of 16 bits. */
 enum { PROGRAM_CREDITS = 2, PROGRAM_CALL_BYTES = 32 }; /* unless it says otherwise; of INSTR_CALL */
 enum { PROGRAM_MAX_RANKS = 1 << 20, PROGRAM_MAX_MICROS = 1 << 20, PROGRAM_MAX_SMALL = INT16_MAX };
-enum { PROGRAM_MAX_EVERY = 1 << 24 };    /* steps */
+enum { PROGRAM_MAX_EVERY = 1 << 24 };   /* steps */
 enum { PROGRAM_MAX_BUFFERS = 1 << 30 }; /* gradient buffers times buckets of a rank */
 
 struct program {
@@ -85,7 +85,7 @@ struct program {
     int group_count;
     struct program_tie tie[PROGRAM_MAX_TIES];
     int tie_count;
-    int ahead;        /* steps that a body's forwards may be ahead (ahead.h); 0: steps flush */
+    int ahead; /* steps that a body's forwards may be ahead (ahead.h); 0: steps flush */
     int every; /* replicas train apart, and average at each step of so many, which is list last; 0:
                   they are the same after every step */
     int credits;      /* messages that a channel holds: how far a sender runs ahead */
@@ -163,6 +163,8 @@ const struct program_tie *program_tie_at(const struct program *program, int stag
  * round as a body, which the caller frees. Do its F and B share statistics? Do its STEPs clip? */
 bool program_is_forward(const struct program *program);
 struct program *program_round(const struct program *program);
+/* Local. The program whose steps are all as list last, which the caller frees. */
+struct program *program_of_last(const struct program *program);
 bool program_shares(const struct program *program);
 bool program_clips(const struct program *program);
 /* Local. Micro-batches of a rank in a step; the first of them among all of the step's. */

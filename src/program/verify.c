@@ -112,8 +112,7 @@ static enum status check_count(struct walk *walk) {
         return verify_broken(walk, ahead ? RULE_AHEAD : RULE_APART, nobody,
                              "%s: labels are those of the rank alone",
                              ahead ? "steps overlap" : "replicas train apart");
-    if (!ahead && !apart &&
-        !verify_group_is(walk->program, walk->instr->group, GROUP_REPLICAS))
+    if (!ahead && !apart && !verify_group_is(walk->program, walk->instr->group, GROUP_REPLICAS))
         return verify_broken(walk, RULE_SEEDS, nobody,
                              "labels are counted once for each replica: its group is the replicas");
     walk->counted = walk->instr;

@@ -1,8 +1,9 @@
 /* What is proven of replicas that train apart (header: every) and average at each step of so many.
  *
  * A gradient buffer that STEP has read is free, and carries what is averaged: DELTA or TAKE fills
- * all its buckets, a REDUCE sums each over the replicas, OUTER or MEAN takes the sum. A bucket knows
- * how far that is. Everything else of a step is each replica's own, so no gradient is reduced. */
+ * all its buckets, a REDUCE sums each over the replicas, OUTER or MEAN takes the sum. A bucket
+ * knows how far that is. Everything else of a step is each replica's own, so no gradient is
+ * reduced. */
 #include "base/log.h"
 #include "program/verify.h"
 
@@ -168,8 +169,7 @@ enum status verify_mean(struct walk *walk) {
     if (op == INSTR_STATS_ALL)
         return verify_broken(walk, RULE_MEAN, nobody,
                              "replicas are evaluated as their mean, not as the first of them");
-    if (op == INSTR_COLLECT)
-        return verify_broken(walk, RULE_MEAN, nobody, "no slices are held");
+    if (op == INSTR_COLLECT) return verify_broken(walk, RULE_MEAN, nobody, "no slices are held");
     if (op == INSTR_MEAN) return replace(walk);
     if (op == INSTR_OWN) return restore(walk);
     if (op == INSTR_TAKE || op == INSTR_REDUCE || op == INSTR_STATS_MEAN) return averages(walk);

@@ -162,17 +162,17 @@ struct walk {
     bool waits, queued, ended;
     struct pending awaited; /* where it waits */
     struct walk *next_waiting;
-    bool broadcast;       /* BCAST stands in its start */
-    int rounds_done;      /* stages of a round of evaluation that are done */
-    int round_stage;      /* the one under way, and */
-    unsigned round_facts; /* how far it is; 0: none */
-    int round_segments;   /* of F, where it is run by segments */
-    int eval_reports;     /* of an evaluation */
-    int outputs;          /* OUTPUTs of a round */
-    int saved;            /* how many of OPEN, WRITE, COMMIT have come */
+    bool broadcast;           /* BCAST stands in its start */
+    int rounds_done;          /* stages of a round of evaluation that are done */
+    int round_stage;          /* the one under way, and */
+    unsigned round_facts;     /* how far it is; 0: none */
+    int round_segments;       /* of F, where it is run by segments */
+    int eval_reports;         /* of an evaluation */
+    int outputs;              /* OUTPUTs of a round */
+    int saved;                /* how many of OPEN, WRITE, COMMIT have come */
     const struct instr *mean; /* the mean of the replicas stands in for the own parameters */
     unsigned means;           /* lists that have MEAN, by bits */
-    bool replaced;        /* running statistics of another rank stand in for the own */
+    bool replaced;            /* running statistics of another rank stand in for the own */
 };
 
 /* What is looked up for every instruction: which operands its row has and may leave out, as bits in

@@ -90,7 +90,8 @@ const struct sync_policy sync_local = {
     .name = "local",
     .verb = "average",
     .what = "parameters",
-    .help = "replicas train apart, and every so many steps an outer optimizer moves them by their mean",
+    .help =
+        "replicas train apart, and every so many steps an outer optimizer moves them by their mean",
     .acts = "sync-every outer-optimizer outer-lr outer-momentum",
     .implied_by = "sync-every",
     .apart = true,
