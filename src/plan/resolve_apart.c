@@ -27,21 +27,17 @@ static enum status check_options(const struct options *options, const struct run
     return STATUS_OK;
 }
 
-static enum status resolve_outer(const struct options *options, struct run_config *config) {
+static struct outer_config outer_of(const struct options *options) {
     bool sgd = strcmp(options->outer_optimizer, "sgd") == 0;
-    if (sgd && option_is_given(options, OPTION_outer_momentum))
-        return fail(STATUS_USAGE, "--outer-momentum has no effect with --outer-optimizer sgd\n"
-                                  "  it acts with --outer-optimizer nesterov");
-    config->outer = (struct outer_config){.lr = (float)options->outer_lr,
-                                          .momentum = sgd ? 0 : (float)options->outer_momentum};
-    return STATUS_OK;
+    return (struct outer_config){.lr = (float)options->outer_lr,
+                                 .momentum = sgd ? 0 : (float)options->outer_momentum};
 }
 
 enum status resolve_apart(struct options *options, struct run_config *config) {
     if (!config->apart) return STATUS_OK;
     config->sync_every = (int)options->sync_every;
     TRY(check_options(options, config));
-    TRY(resolve_outer(options, config));
+    config->outer = outer_of(options);
     config->drop_last = options->drop_last = true; /* replicas take samples alike */
     return STATUS_OK;
 }
