@@ -60,10 +60,8 @@ struct kernel {
     const struct layout *rounded_from[OP_MAX_IN];
 };
 
-/* An in-order queue of work and a point in it; on CPUs both are nothing. */
-struct stream;
-struct event;
-
+struct stream; /* an in-order queue of work */
+struct event;  /* a point in it; on CPUs both are nothing */
 struct backend {
     const char *name, *help;
     /* Its memory is its own, reached by this table alone, and work on its streams is done later. Of
@@ -135,10 +133,8 @@ struct backend {
      *     copy     bytes from one place of the device to another
      *     fill     every element is `value`
      *     add      into += from, of one type and count
-     *     blend    into = keep * into + share * from, of f32, each product rounded; `from` NULL:
-     * the first product alone swap     what is in one is in the other. NULL: the backend trains no
-     * replicas apart squares  sums[b]: of the squares of block b (NORM_BLOCK elements, the last one
-     * fewer) in f64, in an order fixed by the element's place in the block; not finite when any
+     *     squares  sums[b]: of the squares of block b (NORM_BLOCK elements, the last one fewer) in
+     *              f64, in an order fixed by the element's place in the block; not finite when any
      *              element is not
      *     sum      adds some sums exactly to *total
      *     decide   what the sum of the squares of all gradients means for the update, by
@@ -154,10 +150,6 @@ struct backend {
                               struct stream *stream);
     enum status (*array_add)(struct device *device, const struct elements *into,
                              const struct elements *from, struct stream *stream);
-    enum status (*array_blend)(struct device *device, const struct elements *into, float keep,
-                               const struct elements *from, float share, struct stream *stream);
-    enum status (*array_swap)(struct device *device, const struct elements *one,
-                              const struct elements *other, struct stream *stream);
     enum status (*array_squares)(struct device *device, const struct elements *of, double *sums,
                                  struct stream *stream);
     enum status (*array_sum)(struct device *device, const double *sums, int64_t count,
@@ -186,6 +178,7 @@ struct backend {
 
     const struct backend_reach *reach; /* see reach.h; NULL: no rank reaches another's memory */
     const struct backend_watch *watch; /* see watch.h; NULL: nothing to see */
+    const struct backend_blend *blend; /* see blend.h; NULL: no replicas train apart here */
 };
 
 /* Local. A registered backend by name, or NULL; all of them, NULL last. */

@@ -22,10 +22,6 @@ enum status host_array_add(struct device *device, const struct elements *into,
                            const struct elements *from, struct stream *stream);
 enum status host_array_squares(struct device *device, const struct elements *of, double *sums,
                                struct stream *stream);
-enum status host_array_blend(struct device *device, const struct elements *into, float keep,
-                             const struct elements *from, float share, struct stream *stream);
-enum status host_array_swap(struct device *device, const struct elements *one,
-                            const struct elements *other, struct stream *stream);
 enum status host_array_sum(struct device *device, const double *sums, int64_t count,
                            struct exact_sum *total, struct stream *stream);
 enum status host_array_decide(struct device *device, const struct exact_sum *squares,

@@ -51,43 +51,6 @@ enum status host_array_add(struct device *device, const struct elements *into,
     return STATUS_OK;
 }
 
-static VECTOR_CLONES void blend(float *into, float keep, const float *from, float share,
-                                int64_t count) {
-    for (int64_t i = 0; i < count; i++) into[i] = keep * into[i] + share * from[i];
-}
-
-static VECTOR_CLONES void scale(float *into, float keep, int64_t count) {
-    for (int64_t i = 0; i < count; i++) into[i] = keep * into[i];
-}
-
-enum status host_array_blend(struct device *device, const struct elements *into, float keep,
-                             const struct elements *from, float share, struct stream *stream) {
-    (void)device, (void)stream;
-    CHECK(into->dtype == DTYPE_F32 && (!from || from->dtype == DTYPE_F32), "a blend of %s",
-          dtype_name(into->dtype));
-    CHECK(!from || from->count == into->count, "%lld and %lld elements", (long long)into->count,
-          (long long)from->count);
-    if (from)
-        blend(into->data, keep, from->data, share, into->count);
-    else
-        scale(into->data, keep, into->count);
-    return STATUS_OK;
-}
-
-enum status host_array_swap(struct device *device, const struct elements *one,
-                            const struct elements *other, struct stream *stream) {
-    float *a = one->data, *b = other->data;
-    (void)device, (void)stream;
-    CHECK(one->dtype == DTYPE_F32 && other->dtype == DTYPE_F32 && one->count == other->count,
-          "%lld and %lld elements", (long long)one->count, (long long)other->count);
-    for (int64_t i = 0; i < one->count; i++) {
-        float kept = a[i];
-        a[i] = b[i];
-        b[i] = kept;
-    }
-    return STATUS_OK;
-}
-
 enum status host_array_tree(struct device *device, const struct tree_terms *terms,
                             struct stream *stream) {
     enum { BLOCK = 1024 };

@@ -23,8 +23,8 @@
 #include "plan/strategy.h"
 #include "planned/planned.h"
 #include "program/pipeline.h"
-#include "sync/sync.h"
 #include "run/fault.h"
+#include "sync/sync.h"
 
 enum { NUMERIC_STEPS = 3 }; /* unless --steps says otherwise */
 

@@ -5,7 +5,7 @@
  * reach it, and spans the same elements as the parameters. So an average takes no memory of its
  * own: while the mean stands in for the parameters, these are in the buffer. Padding of the
  * parameters is 0, and so stays that of the buffer. */
-#include "backend/backend.h"
+#include "backend/blend.h"
 #include "exec/handlers.h"
 #include "exec/state.h"
 #include "exec/versions.h"
@@ -33,8 +33,8 @@ static enum status copy(struct engine *engine, const struct elements *to,
 
 static enum status blend(struct engine *engine, const struct elements *into, float keep,
                          const struct elements *from, float share) {
-    return engine->plan->device->backend->array_blend(engine->plan->device, into, keep, from, share,
-                                                      engine->store->stream);
+    struct device *device = engine->plan->device;
+    return device->backend->blend->blend(device, into, keep, from, share, engine->store->stream);
 }
 
 /* The mean of the replicas, of which the buffer has the sum. */
@@ -87,8 +87,8 @@ enum status run_MEAN(struct engine *engine, const struct instr *instr) {
     struct elements sum = buffer_of(engine, instr), own = own_params(engine);
     if (engine->same_params) return copy(engine, &sum, &own);
     TRY(divide(engine, &sum));
-    return engine->plan->device->backend->array_swap(engine->plan->device, &own, &sum,
-                                                     engine->store->stream);
+    struct device *device = engine->plan->device;
+    return device->backend->blend->swap(device, &own, &sum, engine->store->stream);
 }
 
 enum status run_OWN(struct engine *engine, const struct instr *instr) {

@@ -49,7 +49,7 @@ enum status resolve_own_memory(const struct run_config *config) {
                     "--device %s: steps of schedule %s overlap, which needs a device with the "
                     "host's memory so far\n  --device cpu, or --strategy 1f1b",
                     config->device, config->schedule);
-    if (config->apart && backend->apart)
+    if (config->apart && !backend->blend)
         return fail(STATUS_USAGE,
                     "--device %s: replicas that train apart (--sync %s) need a device with the "
                     "host's memory so far\n  --device cpu, or --sync allreduce",

@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "program/grid.h"
 #include "program/instr.h"
+#include "program/prove.h"
 #include "program/recompute_policy.h"
 
 /* What one rank runs, or several that do the same. */
@@ -179,27 +180,5 @@ uint64_t program_hash(const struct program *program);
  * line, field, value. */
 void program_print(const struct program *program, FILE *out);
 enum status program_parse(const char *name, const char *text, size_t count, struct program **out);
-
-/* Local. Proves of all ranks' programs, before anything runs, that they keep the rules of rule.def:
- * they train as one device would, read nothing that was not written, and never wait for ever. The
- * body has all micro-batches; list last those of `last_samples` (G entries, those with 0 skipped;
- * NULL: those that it loads). Replicas that do the same are looked at once. STATUS_USAGE with the
- * rule, the first instruction that breaks it and the one it disagrees with, or the ranks that wait
- * for one another. */
-enum status program_verify(const struct program *program, const int64_t *last_samples);
-/* ... and rule 35, which is asked for where a device waits inside operations. */
-enum status program_verify_in_order(const struct program *program, const int64_t *last_samples);
-/* ... and what was proven, of how much. */
-struct step_proof {
-    int64_t instructions;      /* of all ranks */
-    int peak_slots, peak_rank; /* most slots that a rank has in use at once, and such a rank */
-};
-struct program_proof {
-    int ranks, walked;            /* in all; looked at, the others do the same */
-    int rules;                    /* of rule.def */
-    struct step_proof body, last; /* last: 0 instructions where there is no such list */
-};
-enum status program_prove(const struct program *program, const int64_t *last_samples,
-                          struct program_proof *out);
 
 #endif

@@ -68,14 +68,9 @@ struct verify_slot {
     const struct instr *last; /* that changed it */
 };
 
-/* What a gradient buffer carries of an average. */
-enum average {
-    AVERAGE_NONE,
-    AVERAGE_FILLED, /* this replica's term */
-    AVERAGE_SUMMED, /* the sum of all */
-    AVERAGE_OWN     /* this replica's parameters, while the mean stands in for them */
-};
-
+/* What a gradient buffer carries of an average: this replica's term; the sum of all; this replica's
+ * parameters, while the mean stands in for them. */
+enum average { AVERAGE_NONE, AVERAGE_FILLED, AVERAGE_SUMMED, AVERAGE_OWN };
 struct verify_bucket {
     bool started, tied, joined, reduced;
     enum average average;
@@ -110,9 +105,6 @@ struct under_way {
     struct pending pending;
 };
 
-struct verifier;
-
-/* One rank's place in its program. */
 /* An operation on a bucket that a rank has posted, where they are done in order. */
 struct ordered {
     struct meeting_group *of;
@@ -121,6 +113,7 @@ struct ordered {
     bool came; /* all before it are done */
 };
 
+/* One rank's place in its program. */
 struct walk {
     struct verifier *verifier;
     const struct program *program;
@@ -170,13 +163,13 @@ struct walk {
     int eval_reports;         /* of an evaluation */
     int outputs;              /* OUTPUTs of a round */
     int saved;                /* how many of OPEN, WRITE, COMMIT have come */
-    const struct instr *mean; /* the mean of the replicas stands in for the own parameters */
+    const struct instr *mean; /* stands in for the own parameters */
     unsigned means;           /* lists that have MEAN, by bits */
     bool replaced;            /* running statistics of another rank stand in for the own */
 };
 
-/* What is looked up for every instruction: which operands its row has and may leave out, as bits in
- * the order of operand.def, its facts, and whether it has to do with the loss. */
+/* Looked up for every instruction: its operands and those it may leave out, as bits in the order of
+ * operand.def, its facts, whether it has to do with the loss. */
 struct known_row {
     unsigned operands, optional, needs, gives;
     bool reads_seeds, writes_losses;

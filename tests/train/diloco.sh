@@ -67,7 +67,7 @@ refused() {
     what=$1
     shift
     # shellcheck disable=SC2086
-    "$STRETTO" train --model mlp --steps 4 --batch 24 --threads 1 --quiet --out refused "$@" >out 2>&1
+    "$STRETTO" train --model resnet8 --steps 4 --batch 24 --threads 1 --quiet --out refused "$@" >out 2>&1
     code=$?
     [ $code = 2 ] && grep -q -e "$what" out && [ "$(wc -l <out)" -le 3 ] || { echo "$*: exit code $code"; cat out; exit 1; }
 }
