@@ -159,6 +159,13 @@ static enum status need_mean(const struct walk *walk) {
                                     : "the parameters are this replica's own");
 }
 
+/* A rank that meets all others before its replicas would wait for one that waits for it. */
+static enum status need_unopened(const struct walk *walk) {
+    if (walk->list != LIST_SAVE || walk->saved == 0) return STATUS_OK;
+    return verify_broken(walk, RULE_MEAN, nobody,
+                         "the mean is made before the checkpoint is opened");
+}
+
 enum status verify_mean(struct walk *walk) {
     enum instr_op op = (enum instr_op)walk->instr->op;
     bool of_mean = op == INSTR_TAKE || op == INSTR_MEAN || op == INSTR_OWN || op == INSTR_REDUCE ||
@@ -170,6 +177,7 @@ enum status verify_mean(struct walk *walk) {
         return verify_broken(walk, RULE_MEAN, nobody,
                              "replicas are evaluated as their mean, not as the first of them");
     if (op == INSTR_COLLECT) return verify_broken(walk, RULE_MEAN, nobody, "no slices are held");
+    if (of_mean && op != INSTR_OWN) TRY(need_unopened(walk));
     if (op == INSTR_MEAN) return replace(walk);
     if (op == INSTR_OWN) return restore(walk);
     if (op == INSTR_TAKE || op == INSTR_REDUCE || op == INSTR_STATS_MEAN) return averages(walk);

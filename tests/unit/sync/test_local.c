@@ -170,6 +170,9 @@ Test(sync_local, an_average_stands_behind_the_update_of_its_step) {
             "rule 36 at #50 r0 DELTA g0: only each 5-th step averages");
     refused("OUTER g0\nrank 0 drain\n", "OUTER g0\n#50 r0 OUTER g0\nrank 0 drain\n",
             "a second OUTER");
+    refused("#36 r0 STATS_MEAN g0 q0\n#37 r0 TAKE g0",
+            "#50 r0 OPEN q0\n#36 r0 STATS_MEAN g0 q0\n#37 r0 TAKE g0",
+            "rule 37 at #36 r0 STATS_MEAN g0 q0: the mean is made before the checkpoint is opened");
     /* The mean stands in for the parameters, which lie in the buffer that statistics go through. */
     refused("MEAN g0\nrank 0 eval\n", "MEAN g0\n#50 r0 STATS_MEAN g0 q0\nrank 0 eval\n", "rule 3");
     refused("TIE s0 g0\n#6 r0 REPORT", "TIE s0 g0\n#50 r0 REDUCE s0 b0 g0 q0\n#6 r0 REPORT",
