@@ -14,11 +14,15 @@
 #include "exec/tally.h"
 #include "exec/timed.h"
 
-/* Evaluating and saving are each one thing, which train.h tells. */
-static const struct engine_observer *watcher_of(const struct engine *engine, enum list_name name) {
+/* Evaluating and saving are each one thing, which train.h tells. What a pause only put off was told
+ * before it, with its times. */
+static const struct engine_observer *watcher_of(struct engine *engine, enum list_name name) {
     static const struct engine_observer nobody = {0};
+    const struct engine_observer *all = &engine->state->observer;
     bool trains = name == LIST_START || list_is_step(name) || name == LIST_DRAIN;
-    return trains ? &engine->state->observer : &nobody;
+    engine->position = (struct engine_observer){.context = all->context, .starting = all->starting};
+    if (engine->overlap.silent && list_is_step(name)) return &engine->position;
+    return trains ? all : &nobody;
 }
 
 /* --- one instruction --- */
@@ -41,7 +45,9 @@ static enum status run(struct engine *engine, const struct instr *instr) {
 }
 
 static enum status run_or_post(struct engine *engine, const struct instr *instr) {
-    if (instr_row(instr)->queue == QUEUE_COMPUTE) return run(engine, instr);
+    bool computes = instr_row(instr)->queue == QUEUE_COMPUTE;
+    if (!overlap_runs(engine, instr)) return computes ? STATUS_OK : posted_pretend(engine, instr);
+    if (computes) return run(engine, instr);
     if (!is_told_later(engine, instr)) return posted_begin(engine, instr);
     struct step *step = engine->step;
     int at = 0;
@@ -91,10 +97,15 @@ void engine_begin_list(struct engine *engine, enum list_name name) {
     begin_next(engine);
 }
 
+static bool is_left_out(const struct engine *engine, const struct instr *instr) {
+    return engine->plan->program->ahead > 0 && !overlap_runs(engine, instr) &&
+           !overlap_pretends(engine, instr);
+}
+
 enum status engine_advance(struct engine *engine, bool *ended) {
     const struct engine_observer *observer = engine->watcher;
-    while (engine->plan->program->ahead > 0 && engine->at < engine->list->count &&
-           !overlap_runs(engine, &engine->list->items[engine->at]))
+    while (engine->at < engine->list->count &&
+           is_left_out(engine, &engine->list->items[engine->at]))
         engine->at++;
     *ended = engine->at == engine->list->count;
     if (*ended) return STATUS_OK;
@@ -159,15 +170,26 @@ enum status engine_await_losses(struct engine *engine) {
 }
 
 static enum status failed(struct engine *engine, enum status status) {
+    engine->ended_step = false;
     posted_forget(engine);
     return status;
 }
 
+/* In virtual time what a step has left under way is known to the clock when all ranks have ended
+ * it. */
+static enum status meet_behind_step(struct engine *engine) {
+    bool meets = engine->ended_step && engine->meeting.clock;
+    return meets ? engine_agree(engine, STATUS_OK) : STATUS_OK;
+}
+
 enum status engine_settle(struct engine *engine) {
-    enum status status = posted_await_all(engine, false);
+    enum status status = meet_behind_step(engine);
+    if (status == STATUS_OK) status = posted_await_all(engine, false);
     CHECK(engine->unfinished == 0, "%d steps are under way", engine->unfinished);
     if (status == STATUS_OK) status = posted_move(engine, true);
     if (status == STATUS_OK) status = queues_await(engine);
+    if (status == STATUS_OK && engine->ended_step) status = overlap_settle(engine);
+    engine->ended_step = false;
     return status == STATUS_OK ? status : failed(engine, status);
 }
 
@@ -184,6 +206,7 @@ static enum status run_list(struct engine *engine, bool step) {
     else if (clock)
         TRY(timed_end(engine, engine->watcher));
     TRY(posted_await_all(engine, step));
+    engine->ended_step = step;
     if (step) return STATUS_OK;
     if (engine->list_name == LIST_EVAL) TRY(queues_read_told(engine, engine->step, TOLD_ALL));
     TRY(queues_await(engine));

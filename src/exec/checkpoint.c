@@ -34,6 +34,7 @@ struct resumption {
     const struct checkpoint_config *config;
     struct engine *engine; /* NULL: only look */
     struct resume_report report;
+    struct train_stale *stale; /* per rank, of a strategy that keeps the same versions; else 0 */
 };
 
 static bool is_first(const struct engine *engine) {
@@ -208,6 +209,9 @@ static enum status seal(const struct saving *saving, const struct manifest_file 
                                 .file_count = count};
     const struct engine_clock *clock = saving->clock;
     SCOPED_FREE double *numbers = NULL;
+    manifest.under_way = saving->under_way;
+    manifest.stale = saving->stale;
+    manifest.stale_ranks = saving->stale ? saving->members : 0;
     if (clock) {
         manifest.clock_count = clock->save(clock->context, NULL);
         manifest.clock = numbers = MEM_ARRAY(double, manifest.clock_count);
@@ -232,6 +236,21 @@ enum status checkpoint_commit(const struct saving *saving, const struct manifest
     return status == STATUS_OK ? remove_old(config, state) : status;
 }
 
+/* The histograms of all ranks to the first, bar by bar: together they would take the square of the
+ * number of ranks where these are threads of one process. */
+static enum status gather_stale(struct engine *engine, struct saving *saving) {
+    int ranks = comm_size(engine_comm(engine)), bars = engine->plan->program->grid.stages;
+    if (engine->plan->program->ahead == 0) return STATUS_OK;
+    SCOPED_FREE int64_t *all = MEM_ARRAY(int64_t, ranks);
+    if (is_first(engine)) saving->stale = MEM_ARRAY(struct train_stale, ranks);
+    for (int i = 0; i < bars && i <= STALE_MOST; i++) {
+        TRY(comm_exchange(comm_world(engine_comm(engine)), &engine->state->stale.updates[i],
+                          sizeof *all, all));
+        for (int r = 0; r < ranks && saving->stale; r++) saving->stale[r].updates[i] = all[r];
+    }
+    return STATUS_OK;
+}
+
 enum status checkpoint_save(const struct checkpoint_config *config, struct engine *engine,
                             const struct checkpoint_state *state, enum status ready) {
     struct saving saving = {
@@ -239,11 +258,14 @@ enum status checkpoint_save(const struct checkpoint_config *config, struct engin
         .state = state,
         .next = engine->state->next,
         .clock = engine->meeting.clock,
+        .under_way = overlap_under_way(engine),
         .temporary = mem_format("%s/.step-%08lld.tmp", config->folder, (long long)state->step),
         .own = {.status = (int32_t)ready}};
-    enum status status = engine_save(engine, &saving);
+    enum status status = gather_stale(engine, &saving);
+    if (status == STATUS_OK) status = engine_save(engine, &saving);
     if (status != STATUS_OK && is_first(engine)) folder_remove(saving.temporary);
     free(saving.temporary);
+    free(saving.stale);
     return status;
 }
 
@@ -333,6 +355,23 @@ static enum status load_apart(struct engine *engine, const char *folder,
     return status;
 }
 
+/* A pipeline that has fewer steps under way than it would have by now, since --steps were fewer
+ * then, is filled anew: all clocks begin at the latest one, as with another program. */
+static void load_clock(struct engine *engine, const struct manifest *manifest) {
+    const struct engine_clock *clock = engine->meeting.clock;
+    int64_t step = manifest->state.step, under_way = manifest->under_way;
+    bool full = under_way > 0 && under_way == overlap_under_way(engine);
+    if (!clock && manifest->clock_count > 0)
+        log_note("the checkpoint was made in virtual time: its clocks are not gone on with");
+    if (clock && manifest->clock_count == 0)
+        log_note("the checkpoint was made on the wall clock: virtual time begins at 0");
+    if (!clock) return;
+    clock->load(clock->context, manifest->clock, manifest->clock_count,
+                full             ? step
+                : under_way == 0 ? CLOCK_EMPTY
+                                 : CLOCK_LATEST);
+}
+
 static enum status load_files(struct engine *engine, const char *folder,
                               const struct manifest *manifest) {
     bool placed = manifest->next.epoch >= 0;
@@ -340,9 +379,27 @@ static enum status load_files(struct engine *engine, const char *folder,
     TRY(each_part(NULL, engine, folder, manifest));
     TRY(load_apart(engine, folder, manifest));
     engine_seek(engine, manifest->state.step, placed ? &manifest->next : NULL);
-    const struct engine_clock *clock = engine->meeting.clock;
-    if (clock && is_first(engine))
-        clock->load(clock->context, manifest->clock, manifest->clock_count);
+    if (is_first(engine)) load_clock(engine, manifest);
+    return STATUS_OK;
+}
+
+/* With another number of versions updates are counted anew. */
+static void take_stale(struct resumption *resumption, const struct manifest *manifest) {
+    const struct checkpoint_config *config = resumption->config;
+    int ranks = comm_size(engine_comm(resumption->engine));
+    if (manifest->stale_ranks == ranks &&
+        manifest_has_fact(manifest, config->facts, config->fact_count, "staleness"))
+        memcpy(resumption->stale, manifest->stale, (size_t)ranks * sizeof *resumption->stale);
+}
+
+/* What the first rank has read of each rank, to all. */
+static enum status share_stale(struct resumption *resumption) {
+    struct engine *engine = resumption->engine;
+    int rank = comm_rank(engine_comm(engine)), ranks = comm_size(engine_comm(engine));
+    if (engine->plan->program->ahead == 0) return STATUS_OK;
+    TRY(engine_share_bytes(engine, rank == 0, resumption->stale,
+                           (size_t)ranks * sizeof *resumption->stale));
+    engine->state->stale = resumption->stale[rank];
     return STATUS_OK;
 }
 
@@ -355,6 +412,7 @@ static enum status load_checkpoint(struct resumption *resumption, const char *fo
     if (manifest->next.epoch >= 0) TRY(engine_check_place(&manifest->next, plan));
     TRY(each_part(plan, NULL, folder, manifest));
     if (engine) TRY(load_files(engine, folder, manifest));
+    if (engine) take_stale(resumption, manifest);
     resumption->report.state = manifest->state;
     resumption->report.state.saved_step = manifest->state.step;
     return STATUS_OK;
@@ -459,6 +517,7 @@ static enum status resume_together(struct resumption *resumption, struct resume_
     else if (reads_itself(plan))
         status = read_own(resumption, all[0].state.step);
     TRY(comm_agree(comm_world(comm), status));
+    TRY(share_stale(resumption));
     if (first)
         log_note("resuming from %s/step-%08lld", resumption->config->folder,
                  (long long)all[0].state.step);
@@ -470,6 +529,8 @@ enum status checkpoint_resume(const struct checkpoint_config *config, struct eng
     struct resumption resumption = {.config = config, .engine = engine, .report.state = *state};
     int ranks = engine ? comm_size(engine_comm(engine)) : 1;
     SCOPED_FREE struct resume_report *all = MEM_ARRAY(struct resume_report, ranks);
+    SCOPED_FREE struct train_stale *stale = MEM_ARRAY(struct train_stale, ranks);
+    resumption.stale = stale;
     enum status status = engine ? resume_together(&resumption, all) : find_newest(&resumption);
     const struct resume_report *first = engine ? &all[0] : &resumption.report;
     *found = first->found;

@@ -22,9 +22,9 @@ enum { CHECKPOINT_MAX_FACTS = 48 };
 /* What a run was told or ran on, as text; compared on resume. */
 struct checkpoint_fact {
     const char *key, *value;
-    /* FIXED: must be equal. TOLD: a difference is allowed and said. RAN_ON: likewise, and bits may
-     * differ from then on. */
-    enum fact_kind { FACT_FIXED, FACT_TOLD, FACT_RAN_ON } kind;
+    /* FIXED: must be equal. CLOCK: likewise, where the checkpoint has a clock. TOLD: a difference
+     * is allowed and said. RAN_ON: likewise, and bits may differ from then on. */
+    enum fact_kind { FACT_FIXED, FACT_CLOCK, FACT_TOLD, FACT_RAN_ON } kind;
 };
 
 struct checkpoint_config {

@@ -9,9 +9,11 @@
 enum status times_open(struct engine *engine);
 void times_close(struct engine *engine);
 
-/* Local. Whether the device tells when this instruction ran. */
+/* Local. Whether the device tells when this instruction ran. What fills a pipeline is of no step.
+ */
 static inline bool times_by_device(const struct engine *engine, const struct instr *instr) {
     if (!engine->apart || engine->meeting.clock || !list_is_step(engine->list_name)) return false;
+    if (engine->overlap.fill > 0) return false;
     return instr_row(instr)->queue == QUEUE_COMPUTE && instr_row(instr)->time != TIME_DATA;
 }
 /* Local, asynchronous. A step begins; the instruction is next on the stream of computation; it was

@@ -107,15 +107,20 @@ void step_renew(struct step *step, int64_t number) {
     step->asked = (struct step_request){0};
 }
 
+static void renew(struct engine *engine, struct step *step, int64_t number) {
+    step_renew(step, number);
+    overlap_renew(engine, step);
+}
+
 static int64_t step_in_epoch(const struct engine *engine) {
     return engine->state->next.sample / engine->plan->config.batch;
 }
 
 void engine_find_place(struct engine *engine) {
     int64_t number = engine->state->done.step;
-    for (int i = 0; i < engine->ring_count; i++) step_renew(&engine->ring[i], -1);
+    for (int i = 0; i < engine->ring_count; i++) renew(engine, &engine->ring[i], -1);
     engine->step = &engine->ring[number % engine->ring_count];
-    step_renew(engine->step, number);
+    renew(engine, engine->step, number);
     versions_set(engine->store, number);
     overlap_empty(engine);
 }
@@ -217,22 +222,48 @@ static double top_five(const struct engine *engine, const struct tally *tally) {
     return tally->ranked > 0 ? tally->right5 / tally->ranked : NAN;
 }
 
+/* Where steps overlap it is the mean of the replicas' mini-batches, each divided by its own count.
+ */
+static double step_loss(const struct engine *engine, const struct step *step) {
+    int losses = engine->plan->micro[0].graph->loss_count, members = step_reports(step);
+    double sum = 0;
+    bool alike = true;
+    for (int m = 0; m < members; m++) {
+        struct tally own;
+        tally_sum(&step->shares[m], 1, &own);
+        for (int i = 0; i < losses; i++) alike &= own.labels[i] == step->shares[0].tally.labels[i];
+        sum += tally_loss(&own, losses);
+    }
+    bool overlaps = engine->plan->program->ahead > 0;
+    return overlaps && !alike ? sum / members : tally_loss(&step->tally, losses);
+}
+
+/* Of stages the last one has the loss. */
+static int loss_rank(const struct engine *engine, int reporter) {
+    const struct grid *grid = &engine->plan->program->grid;
+    return group_rank(grid, GROUP_PIPELINE, group_of(grid, GROUP_PIPELINE, reporter),
+                      grid->stages - 1);
+}
+
 static void fill_result(const struct engine *engine, struct step *step, struct step_result *out) {
     const struct tally *tally = &step->tally;
     bool overlaps = engine->plan->program->ahead > 0; /* ranks do not tell all others */
     *out = (struct step_result){.step = step->number,
                                 .epoch = step->begin.epoch,
                                 .step_in_epoch = step->begin.sample / engine->plan->config.batch,
+                                .numbers = (step->number + 1) * engine->plan->config.replicas,
+                                .least = step->number + 1, /* replicas meet in each step */
+                                .most = step->number + 1,
                                 .samples = step_samples(engine, step),
                                 .skipped = skipped_samples(engine, tally),
-                                .loss = tally_loss(tally, engine->plan->micro[0].graph->loss_count),
+                                .loss = step_loss(engine, step),
                                 .acc1 = tally->ranked > 0 ? tally->right1 / tally->ranked : NAN,
                                 .acc5 = top_five(engine, tally),
                                 .lr = step->lr,
                                 .grad_norm = step->normed && !overlaps ? step->grad_norm : NAN,
                                 .loss_scale = scale_acts(engine) ? step->loss_scale : NAN,
                                 .times = step->times,
-                                .request = overlap_request(engine, step),
+                                .request = step->agreed,
                                 .ranks = comm_size(engine->comm),
                                 .rank_loss = step->rank_loss,
                                 .rank_ms = step->rank_ms};
@@ -240,9 +271,11 @@ static void fill_result(const struct engine *engine, struct step *step, struct s
     for (int r = 0; r < out->ranks; r++) step->rank_loss[r] = step->rank_ms[r] = NAN;
     for (int m = 0; m < step_reports(step); m++) {
         int r = step_reporter(step, m, comm_rank(engine->comm));
-        step->rank_loss[r] = own_loss(&step->shares[m].tally, losses);
-        step->rank_ms[r] = step->shares[m].busy_ms;
+        step->rank_loss[overlaps ? loss_rank(engine, r) : r] =
+            own_loss(&step->shares[m].tally, losses);
+        step->rank_ms[r] = step->late_ms[r] = step->shares[m].busy_ms;
     }
+    if (overlaps) out->rank_ms = step->late_ms;
 }
 
 /* The next one is asked for things, and evaluated before it begins. */
@@ -254,7 +287,7 @@ static void next_step(struct engine *engine) {
     if (step_in_epoch(engine) == config->steps_per_epoch)
         *next = (struct train_position){next->epoch + 1, 0};
     engine->step = &engine->ring[number % engine->ring_count];
-    if (engine->step->number != number) step_renew(engine->step, number);
+    if (engine->step->number != number) renew(engine, engine->step, number);
 }
 
 int engine_ahead(const struct engine *engine) {
@@ -278,6 +311,7 @@ static struct step *oldest_step(struct engine *engine) {
 
 /* Nothing of what is under way is looked at any more. */
 static void drop_steps(struct engine *engine) {
+    engine->ended_step = false;
     for (; engine->unfinished > 0; engine->unfinished--) release_batch(engine, oldest_step(engine));
     release_batch(engine, engine->step);
     for (int i = 1; i <= engine->plan->program->ahead; i++) {
@@ -335,6 +369,7 @@ enum status engine_finish(struct engine *engine, struct step_result *out) {
     enum status status = queues_wait(engine, step->done);
     if (status == STATUS_OK) status = tell(engine, step);
     if (status == STATUS_OK) status = times_tell(engine, step);
+    if (status == STATUS_OK) status = overlap_agree(engine, step);
     /* Of steps under way at once each counts from the end of the one before. */
     int64_t now_ns = engine_now(engine), before_ns = engine->finished_ns;
     step->times.total_ns = now_ns - (before_ns > step->begin_ns ? before_ns : step->begin_ns);
@@ -358,7 +393,8 @@ enum status engine_step(struct engine *engine, struct step_result *out) {
 bool engine_norm(const struct engine *engine, int64_t number, double *out) {
     const struct step *step = &engine->ring[number % engine->ring_count];
     if (number < 0 || step->number != number || !step->normed) return false;
-    *out = engine->plan->program->ahead > 0 ? NAN : step->grad_norm; /* a stage's alone */
+    if (engine->plan->program->ahead > 0) return overlap_norm(engine, step, out);
+    *out = step->grad_norm;
     return true;
 }
 

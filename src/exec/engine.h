@@ -38,9 +38,9 @@ struct step_request {
 
 struct step_result {
     int64_t step, epoch, step_in_epoch; /* counted from 0 */
-    int64_t samples;
-    int64_t skipped;   /* of these, samples without a label that counts: damaged ones */
-    double loss;       /* mean over the labels of the step, all terms added */
+    int64_t numbers, least, most;       /* mini-batches done; by the last, the first replica */
+    int64_t samples, skipped;           /* of these, without a label that counts: damaged ones */
+    double loss;                        /* mean over the labels of the step, all terms added */
     double acc1, acc5; /* of the first term that counts them; NaN: none does; acc5 of few classes */
     double lr;
     double grad_norm;  /* NaN: not known yet, see engine_norm */
@@ -48,8 +48,8 @@ struct step_result {
     struct step_times times;
     struct step_request request; /* of all ranks together */
     int ranks;
-    const double *rank_loss, *rank_ms; /* per rank: its own mean loss, NaN where it has none; its
-                                          time without waiting. Valid until the next step */
+    /* Per rank, until the end of the next step: mean loss, NaN: none; time without waiting. */
+    const double *rank_loss, *rank_ms;
 };
 
 struct eval_result {
@@ -137,7 +137,7 @@ int64_t engine_steps_left(const struct engine *engine);
 /* Local, blocking. Moves to a step, which begins with the sample `next` (NULL: by the plan). */
 void engine_seek(struct engine *engine, int64_t step, const struct train_position *next);
 
-/* Local. Whether a failure was this rank's alone, so that others wait; the next learning rate. */
+/* Local. Whether a failure was this rank's alone: others wait; the next learning rate. */
 bool engine_failed_alone(const struct engine *engine);
 double engine_lr(const struct engine *engine);
 

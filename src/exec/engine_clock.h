@@ -8,6 +8,8 @@
 #include "comm/comm.h"
 #include "program/program.h"
 
+enum { CLOCK_EMPTY = -1, CLOCK_LATEST = -2 };
+
 struct engine_clock {
     void *context;
     /* Blocking, each until this rank is the next in (time, rank). A step begins, by list and
@@ -27,7 +29,11 @@ struct engine_clock {
     /* Local, between steps of all ranks. The state of all clocks as numbers, into room for the
      * count that it returns (NULL: it only counts); and back. One rank does so for all. */
     int (*save)(void *context, double *out);
-    void (*load)(void *context, const double *numbers, int count);
+    void (*load)(void *context, const double *numbers, int count, int64_t full);
+    /* Local. Whether what was loaded has a pipeline that is full before this step: `full` then, and
+     * the numbers were those of the same program. CLOCK_EMPTY: of a pipeline that is empty;
+     * CLOCK_LATEST: of one that does not fit, so that all clocks begin at the latest one. */
+    bool (*is_full)(void *context, int64_t step);
     /* Blocking. A real wait for other ranks begins, or has ended: they must be let run. */
     void (*waits)(void *context, bool begins);
 };

@@ -198,7 +198,10 @@ static enum status delay_forward(struct engine *engine, const struct instr *inst
 }
 
 enum status run_F(struct engine *engine, const struct instr *instr) {
-    if (delays(engine, instr)) return delay_forward(engine, instr);
+    if (delays(engine, instr)) {
+        TRY(overlap_bind(engine, instr)); /* counts how old the version is */
+        return delay_forward(engine, instr);
+    }
     struct pass_config pass = {.pass = PASS_FORWARD,
                                .stage = instr->stage,
                                .segment = instr->segment,

@@ -46,6 +46,21 @@ static json_t *clock_list(const struct manifest *manifest) {
     return list;
 }
 
+/* One histogram a rank, up to its last count. */
+static json_t *stale_list(const struct manifest *manifest) {
+    json_t *list = json_array();
+    for (int r = 0; r < manifest->stale_ranks; r++) {
+        const int64_t *updates = manifest->stale[r].updates;
+        json_t *counts = json_array();
+        int last = STALE_MOST;
+        while (last >= 0 && updates[last] == 0) last--;
+        for (int i = 0; i <= last; i++)
+            json_array_append_new(counts, json_integer((json_int_t)updates[i]));
+        json_array_append_new(list, counts);
+    }
+    return list;
+}
+
 char *manifest_print(const struct manifest *manifest) {
     const struct checkpoint_state *state = &manifest->state;
     json_auto_t *root =
@@ -58,6 +73,9 @@ char *manifest_print(const struct manifest *manifest) {
         json_object_set_new(root, "sample", json_integer((json_int_t)manifest->next.sample));
     }
     if (manifest->clock_count) json_object_set_new(root, "clock", clock_list(manifest));
+    if (manifest->stale_ranks) json_object_set_new(root, "staleness", stale_list(manifest));
+    if (manifest->under_way)
+        json_object_set_new(root, "under_way", json_integer((json_int_t)manifest->under_way));
     if (state->scale.scale > 0)
         json_object_set_new(root, "loss_scale",
                             json_pack("{s:f, s:I, s:I}", "scale", state->scale.scale, "good",
@@ -175,7 +193,12 @@ static enum status read_position(const json_t *root, const char *path, struct tr
 }
 
 /* A run on the wall clock has none. */
-static enum status read_clock(const json_t *list, const char *path, struct manifest *out) {
+static enum status read_clock(const json_t *root, const char *path, struct manifest *out) {
+    const json_t *list = json_object_get(root, "clock"),
+                 *under_way = json_object_get(root, "under_way");
+    if (under_way && (!json_is_integer(under_way) || json_integer_value(under_way) < 0))
+        return fail(STATUS_USAGE, "%s: under_way is not a count of steps", path);
+    out->under_way = json_integer_value(under_way);
     if (!list) return STATUS_OK;
     size_t count = json_array_size(list);
     double *clock = arena_new(&out->arena, (count + 1) * sizeof *clock);
@@ -187,6 +210,27 @@ static enum status read_clock(const json_t *list, const char *path, struct manif
     }
     out->clock = clock;
     out->clock_count = (int)count;
+    return STATUS_OK;
+}
+
+static enum status read_stale(const json_t *list, const char *path, struct manifest *out) {
+    size_t ranks = json_array_size(list);
+    if (!list) return STATUS_OK;
+    struct train_stale *stale = arena_new(&out->arena, (ranks + 1) * sizeof *stale);
+    memset(stale, 0, (ranks + 1) * sizeof *stale);
+    for (size_t r = 0; r < ranks; r++) {
+        const json_t *counts = json_array_get(list, r);
+        bool usable = json_is_array(counts) && json_array_size(counts) <= STALE_MOST + 1;
+        for (size_t i = 0; usable && i < json_array_size(counts); i++) {
+            const json_t *count = json_array_get(counts, i);
+            usable = json_is_integer(count) && json_integer_value(count) >= 0;
+            stale[r].updates[i] = json_integer_value(count);
+        }
+        if (!usable)
+            return fail(STATUS_USAGE, "%s: staleness of rank %zu is no histogram", path, r);
+    }
+    out->stale = stale;
+    out->stale_ranks = (int)ranks;
     return STATUS_OK;
 }
 
@@ -215,7 +259,8 @@ static enum status read_root(json_t *root, const char *path, struct manifest *ou
     TRY(read_state(root, path, &out->state));
     TRY(read_position(root, path, &out->next));
     TRY(read_facts(json_object_get(root, "facts"), path, out));
-    TRY(read_clock(json_object_get(root, "clock"), path, out));
+    TRY(read_clock(root, path, out));
+    TRY(read_stale(json_object_get(root, "staleness"), path, out));
     TRY(read_scale(json_object_get(root, "loss_scale"), path, &out->state.scale));
     return read_files(json_object_get(root, "files"), path, out);
 }
@@ -261,6 +306,14 @@ static const char *fact_value(const struct manifest *manifest, const char *key) 
     return NULL;
 }
 
+bool manifest_has_fact(const struct manifest *manifest, const struct checkpoint_fact *facts,
+                       int fact_count, const char *key) {
+    const char *then = fact_value(manifest, key);
+    for (int i = 0; i < fact_count && then; i++)
+        if (strcmp(facts[i].key, key) == 0) return strcmp(facts[i].value, then) == 0;
+    return false;
+}
+
 enum { FACT_SHOWN_BYTES = 64 };
 
 /* A fact of an option that was left open is an empty text, or a number that none can have. */
@@ -285,9 +338,16 @@ enum status manifest_compare(const struct manifest *manifest, const struct check
     for (int i = 0; i < fact_count; i++) {
         const char *then = fact_value(manifest, facts[i].key), *now = facts[i].value;
         char before[FACT_SHOWN_BYTES], after[FACT_SHOWN_BYTES];
-        if (!then && facts[i].kind != FACT_FIXED) continue; /* older than this fact */
+        if (!then && facts[i].kind != FACT_FIXED)
+            continue; /* older than this fact, or without a clock */
         if (!then) then = value_before(facts[i].key);
         if (strcmp(then, now) == 0) continue;
+        if (facts[i].kind == FACT_CLOCK)
+            return fail(STATUS_USAGE,
+                        "%s: its virtual time follows from other costs than this run's\n  give the "
+                        "same --cluster, --profile and --hetero, or --clock wall, or start anew in "
+                        "another --out",
+                        where);
         if (facts[i].kind == FACT_FIXED)
             return fail(STATUS_USAGE,
                         "%s: %s was %s, this run has %s\n  resume with the same, or start anew in "

@@ -21,6 +21,9 @@ struct manifest {
     int file_count;
     const double *clock; /* of virtual time, see engine_clock.h; likewise */
     int clock_count;     /* 0: of the wall clock nothing is kept */
+    int64_t under_way;   /* by it: steps whose forwards have begun, and whose update has not */
+    const struct train_stale *stale; /* per rank; likewise */
+    int stale_ranks;                 /* 0: steps do not overlap */
     struct arena arena;
 };
 
@@ -38,6 +41,9 @@ void manifest_free(struct manifest *manifest);
 /* Local, blocking. Whether a file reads as a manifest, whatever its check says. Says nothing. */
 bool manifest_is_one(const char *path);
 
+/* Local. Whether the checkpoint has the same value of a fact. */
+bool manifest_has_fact(const struct manifest *manifest, const struct checkpoint_fact *facts,
+                       int fact_count, const char *key);
 /* Local. Holds the facts of a checkpoint against those of this run; see enum fact_kind. */
 enum status manifest_compare(const struct manifest *manifest, const struct checkpoint_fact *facts,
                              int fact_count, const char *where);

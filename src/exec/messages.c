@@ -40,6 +40,7 @@ static enum status prepare_send(struct engine *engine, const struct instr *instr
     if (!engine->apart || !slot_of(engine, instr)->runnable) return STATUS_OK;
     int count = message_pieces(engine, instr, engine->pieces);
     char *to = staging_of(engine, instr);
+    TRY(overlap_read(engine, instr));
     queues_follow(engine);
     for (int i = 0; i < count; i++) {
         const struct comm_piece *piece = &engine->pieces[i];
@@ -54,13 +55,12 @@ static enum status send(struct engine *engine, const struct instr *instr,
     struct comm_piece *pieces = engine->pieces;
     if (!slot_of(engine, instr)->runnable) return STATUS_OK; /* a round without samples */
     int count = message_pieces(engine, instr, pieces);
-    const struct step_note *note = overlap_note(engine, instr);
     char *from = engine->apart ? staging_of(engine, instr) : NULL;
     for (int i = 0; i < count && engine->apart; i++) {
         pieces[i].data = from;
         from += pieces[i].bytes;
     }
-    if (note) pieces[count++] = (struct comm_piece){note, sizeof *note};
+    count += overlap_note(engine, instr, pieces + count);
     return comm_channel_post_send(channel_of(engine, instr), pieces, count, out);
 }
 
@@ -100,11 +100,7 @@ static enum status finish_receive(struct engine *engine, const struct instr *ins
         TRY(queues_copy_in(engine, (void *)(uintptr_t)piece->data, message + done, piece->bytes));
         done += piece->bytes;
     }
-    if (done == bytes) return STATUS_OK;
-    struct step_note note;
-    CHECK(done + sizeof note == bytes, "a message of %zu bytes", bytes);
-    memcpy(&note, message + done, sizeof note);
-    overlap_take(engine, instr, &note);
+    if (done < bytes) overlap_take(engine, instr, message + done, bytes - done);
     return STATUS_OK;
 }
 

@@ -210,7 +210,8 @@ static void step_init(struct step *step, int ranks) {
                           .all_squares = MEM_ARRAY(struct exact_sum, ranks),
                           .shares = MEM_ARRAY(struct step_share, ranks),
                           .rank_loss = MEM_ARRAY(double, ranks),
-                          .rank_ms = MEM_ARRAY(double, ranks)};
+                          .rank_ms = MEM_ARRAY(double, ranks),
+                          .late_ms = MEM_ARRAY(double, ranks)};
 }
 
 static void step_free(struct step *step) {
@@ -219,6 +220,7 @@ static void step_free(struct step *step) {
     free(step->shares);
     free(step->rank_loss);
     free(step->rank_ms);
+    free(step->late_ms);
 }
 
 /* This rank's part of an exchange, and those of all. */

@@ -1,10 +1,13 @@
 /* See overlap.h. */
 #include "exec/overlap.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "base/mem.h"
 #include "exec/places.h"
+#include "exec/queues.h"
 #include "exec/state.h"
 #include "exec/tally.h"
 #include "exec/versions.h"
@@ -19,11 +22,30 @@ bool overlap_runs(const struct engine *engine, const struct instr *instr) {
     return ahead_runs(engine->plan->program, instr, engine->list_step, run->first, run->end);
 }
 
+/* Without --steps being changed nothing ever ends before that. */
+static int64_t end_of_training(const struct engine *engine) {
+    return engine->step->number + engine_steps_left(engine);
+}
+
+bool overlap_pretends(const struct engine *engine, const struct instr *instr) {
+    if (!overlaps(engine) || !engine_timed_by(engine)) return false;
+    return ahead_runs(engine->plan->program, instr, engine->list_step, engine->overlap.first,
+                      end_of_training(engine));
+}
+
+int64_t overlap_under_way(const struct engine *engine) {
+    int64_t left = engine_steps_left(engine), ahead = engine->plan->program->ahead;
+    if (!engine->meeting.clock) return 0;
+    return left < ahead ? left : ahead;
+}
+
 struct step *overlap_step(struct engine *engine, const struct instr *instr) {
     if (!overlaps(engine)) return engine->step;
     int64_t number = ahead_step(engine->plan->program, instr, engine->list_step);
     struct step *step = &engine->ring[number % engine->ring_count];
-    if (step->number != number) step_renew(step, number);
+    if (step->number == number) return step;
+    step_renew(step, number);
+    overlap_renew(engine, step);
     return step;
 }
 
@@ -44,16 +66,21 @@ enum status overlap_fill(struct engine *engine) {
     run->first = number;
     run->end = run->pause > number ? run->pause : number + 1;
     run->asked = (struct step_request){0};
+    const struct engine_clock *clock = engine->meeting.clock;
+    run->silent = clock && (run->full || clock->is_full(clock->context, number));
     enum status status = STATUS_OK;
     for (run->fill = engine->plan->program->ahead; run->fill > 0 && status == STATUS_OK;
          run->fill--)
         status = engine_run_list(engine, LIST_BODY);
     run->fill = 0;
+    run->silent = false;
+    run->full = clock;
     return status;
 }
 
 void overlap_empty(struct engine *engine) {
     engine->overlap.first = engine->overlap.end = 0;
+    engine->overlap.full = false;
 }
 
 /* --- what stages tell one another --- */
@@ -82,28 +109,132 @@ void overlap_share(const struct engine *engine, struct step *step) {
     }
 }
 
-struct step_note *overlap_note(struct engine *engine, const struct instr *instr) {
-    struct slot *slot = slot_of(engine, instr);
-    struct step *step = slot->step;
-    if (!overlaps(engine)) return NULL;
-    slot->note = (struct step_note){.end = engine->overlap.end, .asked = engine->overlap.asked};
-    if (!instr_goes_back(instr)) return &slot->note;
-    if (has_loss(engine))
-        tally_share(step, &slot->note.share);
-    else
-        slot->note.share = step->relayed;
-    add_request(&slot->note.share.request, &step->asked);
-    return &slot->note;
+static struct step *step_before(const struct engine *engine, const struct step *step) {
+    struct step *before =
+        &engine->ring[(step->number + engine->ring_count - 1) % engine->ring_count];
+    return before->number == step->number - 1 ? before : NULL;
 }
 
-void overlap_take(struct engine *engine, const struct instr *instr, const struct step_note *note) {
+/* The squares of this stage and those behind it. */
+static struct exact_sum squares_from_here(const struct step *step) {
+    struct exact_sum sum = step->squares;
+    for (int i = 0; i < LOSS_PARTS && step->late.step == step->number; i++)
+        exact_add(&sum, step->late.squares[i]);
+    return sum;
+}
+
+/* Of the step before this one, if all of it is known. */
+static const struct step *note_late(const struct engine *engine, const struct step *step,
+                                    struct step_late *out) {
+    const struct step *before = step_before(engine, step);
+    *out = (struct step_late){.step = -1};
+    if (!before || !before->normed || before->late_settled) return NULL;
+    if (!has_loss(engine) && before->late.step != before->number) return NULL;
+    struct exact_sum squares = squares_from_here(before);
+    out->step = before->number;
+    exact_split(&squares, LOSS_PARTS, out->squares);
+    return before;
+}
+
+/* The losses of a step are whole, and go to the stage before. Earlier messages bring none: they
+ * would have to be read, too. */
+static bool tells_losses(const struct engine *engine, const struct instr *instr) {
+    return overlaps(engine) && has_loss(engine) && instr_goes_back(instr) &&
+           overlap_micro(engine, instr) == engine->plan->config.micro_batches - 1;
+}
+
+enum status overlap_read(struct engine *engine, const struct instr *instr) {
+    if (!engine->apart || !tells_losses(engine, instr)) return STATUS_OK;
+    return queues_read_told(engine, slot_of(engine, instr)->step, TOLD_BY_FORWARD);
+}
+
+int overlap_note(struct engine *engine, const struct instr *instr, struct comm_piece *pieces) {
+    struct slot *slot = slot_of(engine, instr);
+    struct step *step = slot->step;
+    if (!overlaps(engine)) return 0;
+    slot->note = (struct step_note){.end = engine->overlap.end, .asked = engine->overlap.asked};
+    pieces[0] = (struct comm_piece){&slot->note, sizeof slot->note};
+    if (!instr_goes_back(instr)) return 1;
+    if (tells_losses(engine, instr)) {
+        tally_read(step);
+        tally_share(step, &slot->note.share);
+    }
+    if (!has_loss(engine)) slot->note.share = step->relayed;
+    add_request(&slot->note.share.request, &step->asked);
+    const struct step *before = note_late(engine, step, &slot->note.late);
+    if (!before) return 1;
+    pieces[1] = (struct comm_piece){before->late_ms,
+                                    (size_t)comm_size(engine->comm) * sizeof *before->late_ms};
+    return 2;
+}
+
+/* Each micro-batch of a step brings the same. */
+static void take_late(const struct engine *engine, const struct step *step,
+                      const struct step_late *late, const char *late_ms) {
+    struct step *before = step_before(engine, step);
+    if (late->step < 0 || !before || before->number != late->step ||
+        before->late.step == late->step)
+        return;
+    before->late = *late;
+    for (int r = 0; r < comm_size(engine->comm); r++) {
+        double ms;
+        memcpy(&ms, late_ms + (size_t)r * sizeof ms, sizeof ms);
+        if (!isnan(ms)) before->late_ms[r] = ms;
+    }
+}
+
+void overlap_take(struct engine *engine, const struct instr *instr, const char *notes,
+                  size_t bytes) {
     struct overlap_run *run = &engine->overlap;
+    struct step_note note;
+    size_t times = (size_t)comm_size(engine->comm) * sizeof(double);
+    CHECK(bytes == sizeof note || bytes == sizeof note + times, "a note of %zu bytes", bytes);
+    memcpy(&note, notes, sizeof note);
     if (instr_goes_back(instr)) {
-        slot_of(engine, instr)->step->relayed = note->share;
+        struct step *step = slot_of(engine, instr)->step;
+        step->relayed = note.share;
+        take_late(engine, step, &note.late, notes + sizeof note);
         return;
     }
-    if (note->end < run->end) run->end = note->end;
-    if (asks(&note->asked)) run->asked = note->asked;
+    if (note.end < run->end) run->end = note.end;
+    if (asks(&note.asked)) run->asked = note.asked;
+}
+
+void overlap_renew(struct engine *engine, struct step *step) {
+    step->late.step = -1;
+    step->late_settled = false;
+    for (int r = 0; r < comm_size(engine->comm); r++) step->late_ms[r] = NAN;
+}
+
+bool overlap_norm(const struct engine *engine, const struct step *step, double *out) {
+    bool first = engine->plan->config.cell.position == 0,
+         known = first ? step->late.step == step->number : true;
+    struct exact_sum squares = squares_from_here(step);
+    *out = first ? sqrt(exact_total(&squares)) : NAN;
+    return known;
+}
+
+/* Replicas have the same squares: those of this rank's pipeline count. */
+static void add_later(struct engine *engine, struct step *step) {
+    const struct grid *grid = &engine->plan->program->grid;
+    struct exact_sum later = {0};
+    int own = comm_rank(engine->comm), index = group_of(grid, GROUP_PIPELINE, own);
+    for (int p = engine->plan->config.cell.position + 1; p < grid->stages; p++)
+        exact_merge(&later, &step->all_squares[group_rank(grid, GROUP_PIPELINE, index, p)]);
+    step->late.step = step->number;
+    exact_split(&later, LOSS_PARTS, step->late.squares);
+}
+
+enum status overlap_settle(struct engine *engine) {
+    struct step *step = step_before(engine, engine->step);
+    if (engine->plan->program->ahead == 0 || !step || !step->normed || step->late_settled)
+        return STATUS_OK;
+    struct comm_group *world = comm_world(engine->comm);
+    TRY(comm_exchange(world, &step->squares, sizeof step->squares, step->all_squares));
+    TRY(comm_exchange(world, &step->share.busy_ms, sizeof step->share.busy_ms, step->late_ms));
+    add_later(engine, step);
+    step->late_settled = true;
+    return STATUS_OK;
 }
 
 /* The first stage has begun with the steps up to `ahead` behind this one. The message that brings
@@ -122,10 +253,22 @@ void overlap_decide(struct engine *engine, const struct step *step) {
     run->end = last + 1;
 }
 
-struct step_request overlap_request(const struct engine *engine, const struct step *step) {
-    const struct overlap_run *run = &engine->overlap;
-    if (engine->plan->program->ahead == 0) return step->agreed;
-    return step->number + 1 == run->end ? run->asked : (struct step_request){0};
+/* What came too late to be told with a message is told now: where pauses are close to one another
+ * everything comes too late. */
+enum status overlap_agree(struct engine *engine, struct step *step) {
+    struct overlap_run *run = &engine->overlap;
+    int ranks = comm_size(engine->comm);
+    if (engine->plan->program->ahead == 0) return STATUS_OK;
+    step->agreed = (struct step_request){0};
+    if (step->number + 1 != run->end) return STATUS_OK;
+    struct step_request own = run->asked;
+    SCOPED_FREE struct step_request *all = MEM_ARRAY(struct step_request, ranks);
+    add_request(&own, &run->kept);
+    add_request(&own, &step->asked);
+    run->kept = (struct step_request){0};
+    TRY(comm_exchange(comm_world(engine->comm), &own, sizeof own, all));
+    for (int r = 0; r < ranks; r++) add_request(&step->agreed, &all[r]);
+    return STATUS_OK;
 }
 
 /* --- versions --- */

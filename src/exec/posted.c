@@ -128,6 +128,7 @@ static void begin(struct engine *engine, const struct instr *instr, struct poste
                   enum posted_stage stage) {
     posted->instr = instr;
     posted->stage = stage;
+    posted->pretended = false;
     engine->under_way++;
     note_second(engine, instr, posted);
 }
@@ -211,6 +212,17 @@ enum status posted_begin(struct engine *engine, const struct instr *instr) {
     return comm_progress(engine->comm);
 }
 
+enum status posted_pretend(struct engine *engine, const struct instr *instr) {
+    struct posted *posted = engine_posted(engine, instr);
+    if (posted->closing) TRY(close_all(engine, true));
+    posted->step = engine->step;
+    posted->request = NULL;
+    posted->number = 0;
+    begin(engine, instr, posted, POSTED_MOVES);
+    posted->pretended = true;
+    return STATUS_OK;
+}
+
 enum status posted_begin_copy(struct engine *engine, const struct instr *instr,
                               struct stream *stream) {
     struct posted *posted = engine_posted(engine, instr);
@@ -225,7 +237,7 @@ enum status posted_begin_copy(struct engine *engine, const struct instr *instr,
 /* It is done: what came goes to the device. */
 static enum status bring(struct engine *engine, struct posted *posted) {
     const struct engine_observer *observer = engine->watcher;
-    if (engine->law.of) TRY(law_hold(engine, posted));
+    if (engine->law.of && !posted->pretended) TRY(law_hold(engine, posted));
     if (engine->meeting.clock) timed_take(engine, posted);
     if (posted->by_plane) posted->end_ns = engine_now(engine);
     if (observer->posted)
@@ -233,7 +245,7 @@ static enum status bring(struct engine *engine, struct posted *posted) {
                          posted->end_ns);
     enum engine_stream stream = posted->by_plane ? STREAM_MOVE : STREAM_COMM;
     engine->copied = false;
-    TRY(handlers[posted->instr->op].finish(engine, posted->instr));
+    if (!posted->pretended) TRY(handlers[posted->instr->op].finish(engine, posted->instr));
     posted->copies = engine->copied || posted->by_plane;
     if (posted->copies) backend_of(engine)->event_record(posted->event, engine->stream[stream]);
     posted->stage = POSTED_IN;
@@ -270,6 +282,8 @@ static struct stream *stream_of(const struct engine *engine, const struct instr 
 }
 
 static enum status test(struct posted *posted, bool *done) {
+    *done = true;
+    if (posted->pretended) return STATUS_OK;
     if (posted->moving) return plane_test(&posted->moving, done);
     return comm_test(&posted->request, done);
 }
@@ -294,11 +308,11 @@ enum status posted_settle(struct engine *engine, const struct instr *instr) {
 }
 
 enum status posted_await(struct engine *engine, struct posted *posted) {
-    if (posted->stage != POSTED_IN) {
+    if (posted->stage != POSTED_IN && !posted->pretended) {
         await(engine, posted);
         TRY(engine_wait(engine));
-        TRY(bring(engine, posted));
     }
+    if (posted->stage != POSTED_IN) TRY(bring(engine, posted));
     return retire(engine, posted, engine->stream[STREAM_COMPUTE]);
 }
 

@@ -28,6 +28,7 @@ struct posted {
     struct comm_request *request;
     struct plane_request *moving; /* of the plane, instead of `request` */
     bool by_plane;                /* it was, or is */
+    bool pretended;               /* there is none: only its virtual time passes (overlap.h) */
     struct posted *by; /* where the operation is kept, if it is on two buffers and this is the
                           second; else NULL */
     struct step *step; /* that posted it */
@@ -59,8 +60,9 @@ struct posted *engine_posted(struct engine *engine, const struct instr *instr);
 bool engine_is_under_way(const struct engine *engine, enum resource kind);
 
 /* Local. Begins the operation of an instruction of the queue COMM; a copy that the instruction has
- * enqueued on a stream. */
+ * enqueued on a stream; or nothing, where the operation takes its virtual time alone. */
 enum status posted_begin(struct engine *engine, const struct instr *instr);
+enum status posted_pretend(struct engine *engine, const struct instr *instr);
 enum status posted_begin_copy(struct engine *engine, const struct instr *instr,
                               struct stream *stream);
 /* Local, blocking for the device where `wait`. Hands what has gone out to the communicator, in

@@ -68,17 +68,19 @@ struct engine {
     const struct instr_list *list;
     enum list_name list_name;
     const struct engine_observer *watcher; /* of training; for other lists nobody */
+    struct engine_observer position;       /* the part of it that looks where the rank is */
     int64_t list_step;                     /* the step that was next, or is filled for */
     int at;                                /* its next instruction */
-    int64_t begin_ns;                      /* when that one began to run; 0: not yet */
-    int64_t now_ns;                        /* when the one before it ended, or what it awaited */
-    bool begun;                            /* whoever watches was told of that one */
-    struct comm_request **awaiting;        /* what it waits for; NULL: it can go on */
-    const struct instr *awaited;           /* who posted that */
-    const struct posted *awaited_at;       /* where it is kept; NULL: in `request` */
-    struct comm_request *request;          /* of a pass, a broadcast or a save under way */
-    struct plane_request *moving;          /* likewise, of the plane */
-    bool met;                              /* at MEET, CALL or SERVE, and waits for the others */
+    bool ended_step;  /* a step was the last list, all of it, and nobody has settled since */
+    int64_t begin_ns; /* when that one began to run; 0: not yet */
+    int64_t now_ns;   /* when the one before it ended, or what it awaited */
+    bool begun;       /* whoever watches was told of that one */
+    struct comm_request **awaiting;  /* what it waits for; NULL: it can go on */
+    const struct instr *awaited;     /* who posted that */
+    const struct posted *awaited_at; /* where it is kept; NULL: in `request` */
+    struct comm_request *request;    /* of a pass, a broadcast or a save under way */
+    struct plane_request *moving;    /* likewise, of the plane */
+    bool met;                        /* at MEET, CALL or SERVE, and waits for the others */
     struct pass_run pass;
     struct pass_run *lockstep; /* per replica, where one device shares their statistics */
     int lockstep_count;        /* those that have come to the pass under way */
@@ -133,10 +135,12 @@ static inline int64_t engine_now(const struct engine *engine) {
     const struct engine_clock *clock = engine->meeting.clock;
     return clock ? clock->now(clock->context) : clock_ns();
 }
-/* Local. The clock that the list under way has its times from; NULL: it is no step, or no clock. */
+/* Local. The clock that the list under way has its times from; NULL: it is no step, or takes no
+ * time, or there is no clock. */
 static inline const struct engine_clock *engine_timed_by(const struct engine *engine) {
     const struct engine_clock *clock = engine->meeting.clock;
-    return clock && list_is_step(engine->list_name) ? clock : NULL;
+    bool timed = list_is_step(engine->list_name) && !engine->overlap.silent;
+    return clock && timed ? clock : NULL;
 }
 
 /* Local. Runs a list from its first instruction, one call an instruction: as far as it goes without

@@ -31,6 +31,13 @@ struct step_share {
     double came_ms; /* likewise, but with waiting for messages */
 };
 
+/* Where steps overlap nobody waits at the end of a step: what later stages then knew comes with the
+ * gradients of the next one. */
+struct step_late {
+    int64_t step;               /* whose it is; -1: nobody's */
+    double squares[LOSS_PARTS]; /* of the gradients of these stages, as parts of losses */
+};
+
 /* ... and at the end of an evaluation, whose losses come from any number of batches. */
 struct eval_share {
     struct step_share step;
@@ -89,6 +96,9 @@ struct step {
     bool update_is_finite;             /* all parameters were finite after that */
     struct step_share share, *shares;  /* this rank's; of those that REPORT meets */
     struct step_share relayed;         /* where steps overlap: what later stages told */
+    struct step_late late;             /* likewise, with the next step */
+    double *late_ms;                   /* per rank: as rank_ms; NaN: not known yet */
+    bool late_settled;                 /* all ranks know it of all */
     int64_t version;                   /* the oldest that its passes have read */
     const struct comm_group *reported; /* those; NULL: this rank alone, or nobody has reported */
     struct step_request asked, agreed; /* by this rank; by any rank */

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "exec/queues.h"
+
 /* What the clock moved on by is a wait for others, or for data under way. */
 static void note_wait(struct engine *engine, const struct instr *waiter,
                       const struct engine_observer *observer, int64_t begin_ns, int64_t idle_ns) {
@@ -35,6 +37,7 @@ enum status timed_come(struct engine *engine, const struct instr *instr,
 enum status timed_ran(struct engine *engine, const struct instr *instr) {
     const struct engine_clock *clock = engine->meeting.clock;
     int row;
+    if (engine->apart) TRY(queues_await(engine)); /* one rank at a time: its device, too */
     TRY(clock->ran(clock->context, engine->at, &row));
     if (instr_row(instr)->queue == QUEUE_COMM) engine_posted(engine, instr)->row = row;
     return STATUS_OK;
@@ -49,10 +52,11 @@ enum status timed_end(struct engine *engine, const struct engine_observer *obser
     return STATUS_OK;
 }
 
-/* What is awaited outside of a step may not be known to the clock yet: it ends now. */
+/* What is awaited behind its step may end later than that. What is not known, as behind a failure,
+ * ends now. */
 void timed_take(struct engine *engine, struct posted *posted) {
     const struct engine_clock *clock = engine->meeting.clock;
     int64_t now_ns = engine_now(engine);
     clock->times(clock->context, posted->row, &posted->begin_ns, &posted->end_ns);
-    if (posted->end_ns < posted->begin_ns || posted->end_ns > now_ns) posted->end_ns = now_ns;
+    if (posted->end_ns < posted->begin_ns) posted->end_ns = now_ns;
 }

@@ -74,7 +74,7 @@ struct train_state {
     struct checkpoint_state done;
     struct train_position next;
     struct train_laws laws;
-    struct train_stale stale;        /* of this start */
+    struct train_stale stale;
     double lr;                       /* asked for; NaN: the policy's */
     struct engine_observer observer; /* of instructions */
     struct tensor_values *values;    /* on their way from one plan to the next; else NULL */

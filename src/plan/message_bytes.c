@@ -9,7 +9,9 @@ size_t plan_message_bytes(const struct plan *plan, int cut, enum phase phase) {
         if (!plan_runs(plan, &plan->micro[i])) continue;
         if (bytes > most) most = bytes;
     }
-    return plan->program->ahead > 0 ? most + PLAN_NOTE_BYTES : most;
+    size_t note = PLAN_NOTE_BYTES;
+    if (phase == PHASE_BACKWARD) note += (size_t)plan->config.ranks * sizeof(double);
+    return plan->program->ahead > 0 ? most + note : most;
 }
 
 size_t plan_channel_bytes_at(const struct plan *plan, int position) {

@@ -62,7 +62,8 @@ enum { PLAN_MAX_MICRO = 6 };
 /* Steps that one rank enqueues beside the oldest under way, on a device that is apart. */
 enum { PLAN_STEPS_AHEAD = 2 };
 
-/* What goes with a message where steps overlap: losses and requests of the step. */
+/* What goes with a message where steps overlap: losses and requests of the step; with gradients
+ * also a time for each rank. */
 enum { PLAN_NOTE_BYTES = 512 };
 
 /* What a plan does not make itself. All borrowed, and used by plan_new alone, but for the name. */

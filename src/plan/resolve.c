@@ -241,6 +241,10 @@ static enum status resolve_sync(struct resolve *resolve, const struct strategy *
     TRY(check_policy_options(options, policy));
     TRY(check_apart(options, strategy, policy));
     bool several = group_size(&config->grid, GROUP_REPLICAS, 0) > 1;
+    if (!several && option_is_given(options, OPTION_zero_stage) && config->rank == 0)
+        log_note("--zero-stage %lld has no effect: each stage has one replica, and nobody to slice "
+                 "with",
+                 (long long)options->zero_stage);
     if (!several) policy = sync_find("none");
     config->sync = policy->name;
     config->apart = policy->apart && !config->forward;
@@ -420,7 +424,14 @@ static enum status resolve_device(struct resolve *resolve) {
     config->tf32 = strcmp(options->dtype, "tf32") == 0;
     const struct backend *backend = backend_find(config->device);
     if (backend && backend->apart) {
-        if (!option_is_set(options, OPTION_deterministic) && strcmp(config->device, "cuda") == 0)
+        bool repeats = strcmp(options->clock, "virtual") == 0;
+        if (repeats && !options->deterministic)
+            return fail(STATUS_USAGE,
+                        "--clock virtual: on device %s runs repeat with --deterministic on\n"
+                        "  --deterministic on, or --clock wall",
+                        config->device);
+        if (!repeats && !option_is_set(options, OPTION_deterministic) &&
+            strcmp(config->device, "cuda") == 0)
             options->deterministic = false, option_resolve(options, OPTION_deterministic);
         return STATUS_OK;
     }

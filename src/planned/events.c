@@ -139,5 +139,6 @@ struct trace_config events_trace_config(const struct plan *plan, const struct op
                                  .last_step = named ? options->trace.last : 0,
                                  .events_per_step = step_events(plan),
                                  .events_besides = list_events(plan, LIST_DRAIN),
+                                 .from_zero = strcmp(options->clock, "virtual") == 0,
                                  .schema = &events_schema};
 }

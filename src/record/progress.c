@@ -16,7 +16,7 @@
 
 static const int64_t redraw_ns = 100000000;
 enum {
-    PARTS = 6,
+    PARTS = 9,
     PART_BYTES = 64,
     BAR_MIN = 10,
     BAR_MAX = 30,
@@ -82,6 +82,12 @@ static void step_parts(const struct progress *progress, const struct metrics_row
     if (isfinite(progress->acc1))
         snprintf(parts[4], PART_BYTES, "last eval acc1 %.2f%%", progress->acc1 * 100);
     snprintf(parts[5], PART_BYTES, "epoch %lld", (long long)row->epoch);
+    if (isfinite(row->virtual_s))
+        snprintf(parts[6], PART_BYTES, "virtual time %s", text_duration(row->virtual_s, left));
+    if (config->numbers && isfinite(row->numbers))
+        snprintf(parts[7], PART_BYTES, "mini-batches %.0f", row->numbers);
+    if (config->numbers && isfinite(row->least))
+        snprintf(parts[8], PART_BYTES, "replicas at %.0f to %.0f", row->least, row->most);
 }
 
 static void eval_text(const struct metrics_row *row, char text[LINE_BYTES]) {

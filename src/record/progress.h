@@ -18,6 +18,7 @@ struct progress_config {
     int64_t total_steps;     /* 0: unknown, then there is no time left */
     int64_t steps_per_epoch; /* 0: unknown */
     int64_t log_every;       /* steps from line to line; 0: one line an epoch */
+    bool numbers;            /* mini-batches and replicas are counted, beside steps */
     bool json, quiet;
     FILE *stream; /* NULL: standard output */
     int columns;  /* > 0: a bar of this width; 0: ask the terminal, if there is one; < 0: lines */

@@ -333,6 +333,8 @@ static int thread_of(const struct picture *picture, int track, int line) {
 
 /* Times in the file count from the earliest event: viewers handle small numbers better. */
 static enum status find_earliest(struct trace *trace, int64_t *earliest_ns) {
+    if (trace->config.from_zero) *earliest_ns = 0;
+    if (trace->config.from_zero) return STATUS_OK;
     TRY(fetch(trace));
     for (size_t i = 0; i < held(trace); i++) {
         const struct trace_event *event = event_at(trace, i);

@@ -54,6 +54,7 @@ struct trace_config {
     int64_t newest_steps; /* how many those are; 0: TRACE_STEPS */
     size_t events_per_step; /* expected; the ring holds this many for each kept step */
     size_t events_besides;  /* and these */
+    bool from_zero;         /* times are written as they are: of a clock that begins at 0 */
     const struct trace_schema *schema;
 };
 

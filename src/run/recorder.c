@@ -225,6 +225,9 @@ static void on_step(void *context, const struct step_result *result) {
     row->step_ms = (double)result->times.total_ns * 1e-6;
     row->data_ms = (double)result->times.of[TIME_DATA] * 1e-6;
     row->virtual_s = engine_virtual_s(*recorder->engine);
+    row->numbers = (double)result->numbers;
+    row->least = (double)result->least;
+    row->most = (double)result->most;
     row->loss_scale = result->loss_scale;
     row->steps_skipped = isnan(result->loss_scale)
                              ? NAN
@@ -236,6 +239,7 @@ static void on_step(void *context, const struct step_result *result) {
     }
     row->rank_loss = recorder->rank_loss;
     row->rank_ms = recorder->rank_ms;
+    recorder->late_ms = result->rank_ms;
     recorder->step_row_due = line_due(recorder, result);
     if (recorder->metrics && recorder->step_row_due) recorder->line_samples = recorder->line_ns = 0;
 }
@@ -244,6 +248,7 @@ static void on_norm(void *context, int64_t step, double norm) {
     struct recorder *recorder = context;
     struct metrics_row *row = &recorder->step_row;
     row->grad_norm = norm;
+    for (int r = 0; r < row->ranks; r++) recorder->rank_ms[r] = recorder->late_ms[r];
     if (step == 0) recorder->loss_first = row->loss;
     recorder->loss_last = row->loss;
     if (!recorder->metrics) return;
@@ -337,6 +342,7 @@ enum status recorder_open(const struct planned_run *planned, const char *folder,
                                   .total_steps = planned->plan->config.steps,
                                   .steps_per_epoch = planned->plan->config.steps_per_epoch,
                                   .log_every = options->log_every,
+                                  .numbers = planned->plan->program->ahead > 0,
                                   .json = options->json,
                                   .quiet = options->quiet,
                                   .columns = recorder.lines ? -1 : 0});

@@ -59,6 +59,7 @@ struct recorder {
     struct metrics_row step_row;   /* of the last step, whose norm is still to come */
     bool step_row_due;             /* it goes into metrics.jsonl */
     double *rank_loss, *rank_ms;   /* [ranks], of that row */
+    const double *late_ms;         /* where its times are when its norm is known */
     enum status status;            /* of writing metrics: the first failure */
     char lacks[256]; /* what the folder lacks because it could not be written; "": nothing */
 };

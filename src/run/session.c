@@ -45,6 +45,12 @@ static void add_fact(struct session *session, enum fact_kind kind, const char *k
     free(value_owned);
 }
 
+/* Where no step of an epoch is short there is none to leave out: a run may be resumed with a
+ * strategy that leaves it out. */
+static bool drops_last(const struct run_config *config) {
+    return config->drop_last && config->dataset->count[SPLIT_TRAIN] % config->batch != 0;
+}
+
 /* The value of an option as the run has it: what was left open is in its plan. The caller frees it.
  */
 static char *fact_text(const struct session *session, enum option_id id) {
@@ -54,6 +60,7 @@ static char *fact_text(const struct session *session, enum option_id id) {
     char device[128];
     switch ((int)id) {
     case OPTION_deal: return mem_format("%dx%d", config->replicas, config->micro_batches);
+    case OPTION_drop_last: return mem_text(drops_last(config) ? "on" : "off");
     case OPTION_eval_batch: return mem_format("%lld", (long long)config->eval_batch);
     case OPTION_dropout: return mem_format("%g", (double)config->shape.dropout);
     case OPTION_lr_step:
@@ -98,7 +105,7 @@ void session_facts(struct session *session) {
     char *clock;
     if (session->planned.costs->simulated &&
         kept_costs_name(&session->planned.options, &clock) == STATUS_OK)
-        add_fact(session, FACT_FIXED, "clock-costs", clock);
+        add_fact(session, FACT_CLOCK, "clock-costs", clock);
     add_options(session, OPTION_RESUME_TOLD, FACT_TOLD);
     add_options(session, OPTION_RESUME_RAN_ON, FACT_RAN_ON);
     add_fact(session, FACT_RAN_ON, "staleness", staleness_text(session->planned.plan->program));

@@ -123,10 +123,17 @@ int sim_live_row(const struct sim_live *live, int rank) {
     return state_of(live, rank)->at;
 }
 
+/* Of an operation also where nobody has awaited it yet. */
 void sim_live_times(const struct sim_live *live, int rank, int row, double *issued, double *end) {
     const struct sim_record *record = &live->rank[rank].record[row];
+    const struct sim_state *state = state_of(live, rank);
+    const struct sim_op *op = &live->rank[rank].op[row];
     *issued = record->issued;
     *end = record->end;
+    int64_t number = op->action == SIM_POST ? state->place[op->place].number : -1;
+    if (number < 0) return;
+    const struct sim_group *group = &live->sim.group[state->group[op->target]];
+    if (number < group->done) *end = group->ring[number & group->mask].end;
 }
 
 double sim_live_waits(const struct sim_live *live, int rank) {

@@ -24,8 +24,8 @@ bool sim_live_ran(struct sim_live *live, int rank, int at);
 /* Behind the list, whose end has come: notes when the step ended. */
 void sim_live_end(struct sim_live *live, int rank);
 
-/* The row of the instruction that the rank is at; when what it posted was issued and has ended,
- * once that was settled. */
+/* The row of the instruction that the rank is at; when what it posted last was issued and has
+ * ended, once that is known: of an operation of a group when all have come. */
 int sim_live_row(const struct sim_live *live, int rank);
 void sim_live_times(const struct sim_live *live, int rank, int row, double *issued, double *end);
 /* Time that a rank has waited for others, beyond data under way. */
@@ -33,9 +33,10 @@ double sim_live_waits(const struct sim_live *live, int rank);
 
 double sim_live_clock(const struct sim_live *live, int rank);
 /* Between steps of all ranks: the state as numbers, into room for the count that it returns (NULL:
- * it only counts), and back. Numbers of another program set the clocks alone, to the latest one. */
+ * it only counts), and back. Numbers of another program, or not `all`, set the clocks alone, to the
+ * latest one: the answer is false. */
 int sim_live_save(const struct sim_live *live, double *out);
-void sim_live_load(struct sim_live *live, const double *numbers, int count);
+bool sim_live_load(struct sim_live *live, const double *numbers, int count, bool all);
 /* A rank that may go on, each once; -1: no further one. */
 int sim_live_woken(struct sim_live *live);
 /* The time from the end of the step before to the end of a step, each that of the last rank; of the

@@ -1,6 +1,7 @@
-/* The state of a live simulator between steps, as numbers: see live.h. Then all messages are taken
- * and all operations complete. What is left is when ranks, links and groups are free, and when what
- * a step left under way has ended or will. */
+/* The state of a live simulator between steps, as numbers: see live.h. Then all operations are
+ * complete, and all messages are on their way or taken: a list awaits that its sends have begun.
+ * What is left is when ranks, links and groups are free, and when what a step left under way has
+ * ended or will. */
 #include <math.h>
 #include <string.h>
 
@@ -62,11 +63,20 @@ static void walk_rank(struct walk *walk, struct sim_live *live, int rank) {
         if (of->op[i].action == SIM_POST) walk_operation(walk, &live->sim, state, &of->op[i]);
 }
 
+/* Of steps that overlap messages are on their way, as many as there are credits at most. */
 static void walk_wire(struct walk *walk, struct sim_wire *wire, int credits) {
     real(walk, &wire->free_at);
     whole(walk, &wire->taken);
-    wire->posted = wire->begun = wire->received = wire->taken;
+    whole(walk, &wire->posted);
+    wire->begun = wire->posted;
+    wire->received = wire->taken;
     for (int i = 0; i < credits; i++) real(walk, &wire->taken_at[i]);
+    for (int i = 0; i < credits; i++) {
+        struct sim_message *message = &wire->ring[(wire->taken + i) & wire->mask], none = {0};
+        if (wire->taken + i >= wire->posted) message = &none;
+        real(walk, &message->begin);
+        real(walk, &message->time);
+    }
 }
 
 static void walk_all(struct walk *walk, struct sim_live *live) {
@@ -101,11 +111,12 @@ int sim_live_save(const struct sim_live *live, double *out) {
     return walk.count;
 }
 
-void sim_live_load(struct sim_live *live, const double *numbers, int count) {
+bool sim_live_load(struct sim_live *live, const double *numbers, int count, bool all) {
     struct walk walk = {.in = numbers, .count = HEAD};
-    if (count < HEAD) return;
-    bool same = count == sim_live_save(live, NULL) && numbers[0] == fingerprint(live);
+    if (count < HEAD) return false;
+    bool same = all && count == sim_live_save(live, NULL) && numbers[0] == fingerprint(live);
     if (same) walk_all(&walk, live);
     for (int r = 0; !same && r < live->input.program->ranks; r++)
         live->sim.run[live->rank[r].run].clock = numbers[1];
+    return same;
 }

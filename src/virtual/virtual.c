@@ -33,6 +33,7 @@ struct virtual_world {
     struct plan_costs costs;
     struct costs source; /* what those are of */
     struct sim_live *live;
+    int64_t full; /* the step before which what was loaded has a full pipeline; or CLOCK_EMPTY */
 };
 
 /* --- the baton --- */
@@ -188,11 +189,20 @@ static int save(void *context, double *out) {
     return count;
 }
 
-static void load(void *context, const double *numbers, int count) {
+static void load(void *context, const double *numbers, int count, int64_t full) {
     struct virtual_rank *own = context;
     pthread_mutex_lock(&own->world->lock);
-    sim_live_load(own->world->live, numbers, count);
+    bool fits = sim_live_load(own->world->live, numbers, count, full != CLOCK_LATEST);
+    own->world->full = fits ? full : CLOCK_EMPTY;
     pthread_mutex_unlock(&own->world->lock);
+}
+
+static bool is_full(void *context, int64_t step) {
+    struct virtual_rank *own = context;
+    pthread_mutex_lock(&own->world->lock);
+    bool full = own->world->full == step;
+    pthread_mutex_unlock(&own->world->lock);
+    return full;
 }
 
 /* Sleepers are told to move on what they have posted. */
@@ -232,6 +242,7 @@ static void rank_new(struct virtual_world *world, int rank) {
                                           .times = times,
                                           .save = save,
                                           .load = load,
+                                          .is_full = is_full,
                                           .waits = waits}};
     pthread_cond_init(&of->turn, &monotonic);
     pthread_condattr_destroy(&monotonic);
@@ -259,6 +270,7 @@ enum status virtual_new(const struct plan *plan, const struct costs *costs,
     }
     world->ranks = input.program->ranks;
     world->running = -1;
+    world->full = CLOCK_EMPTY;
     double *shares = shares_of(plan);
     world->live = sim_live_new(&input, shares);
     free(shares);

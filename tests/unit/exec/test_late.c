@@ -99,6 +99,7 @@ static const struct {
     {"REDUCE", 2, MLP "--strategy ddp", "shm", 1, LATE_COPY_IN},
     {"GATHER", 2, MLP "--strategy ddp --zero-stage 3", "shm", 1, LATE_COPY_IN},
     {"RECV", 2, MLP "--strategy 1f1b --stages 2 --micro-batches 4", "auto", 1, LATE_COPY_IN},
+    {"RECV where steps overlap", 2, MLP "--strategy pipedream --stages 2", "auto", 1, LATE_COPY_IN},
     {"REDUCE by peer", 2, MLP "--strategy ddp", "peer", 3, LATE_ARRAY},
     {"GATHER by peer", 2, MLP "--strategy ddp --zero-stage 3", "peer", 3, LATE_ARRAY}};
 
