@@ -155,7 +155,7 @@ $(B)/rank-probe: $(B)/tests/ranks/probe.o $(B)/libstretto.a
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
 # Trainings with ranks as threads, held against one device.
-$(B)/equal: $(B)/tests/equal/equal.o $(B)/tests/equal/replay.o $(LATE_OBJ) $(B)/libstretto.a
+$(B)/equal: $(B)/tests/equal/equal.o $(B)/tests/equal/replay.o $(B)/tests/equal/replay_local.o $(LATE_OBJ) $(B)/libstretto.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
@@ -393,6 +393,14 @@ $(B)/bench-simulator: $(B)/bench/sim/speed.o $(B)/libstretto.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
+# Groups that form while ranks run: random traces, and how large groups become; GROUPS=1000 names the traces.
+bench-groups: $(B)/bench-groups
+	@$(B)/bench-groups $(GROUPS)
+
+$(B)/bench-groups: $(B)/bench/groups.o $(B)/tests/unit/sync/traces.o $(B)/libstretto.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
+
 # Predicted against measured peak memory of every rank, 36 combinations; MEMORY='--only zero'.
 bench-memory: all
 	@python3 bench/memory/bench_memory.py --stretto $(B)/stretto $(MEMORY)
@@ -456,7 +464,7 @@ format:
 clean:
 	rm -rf build build-*
 
-.PHONY: all run test test-long test-both fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-scaling bench-ranks bench-pipes bench-hosts bench-ops bench-exec bench-comm bench-delay bench-loader bench-memory bench-sim bench-simulator unit-tests install uninstall pictures layers lint docs-check format clean help test-gpu bench-gpu bench-gpu-pass FORCE
+.PHONY: all run test test-long test-both fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-scaling bench-ranks bench-pipes bench-hosts bench-ops bench-exec bench-comm bench-delay bench-loader bench-memory bench-sim bench-simulator bench-groups unit-tests install uninstall pictures layers lint docs-check format clean help test-gpu bench-gpu bench-gpu-pass FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o $(F)/%.o
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)

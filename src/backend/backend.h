@@ -61,10 +61,8 @@ struct kernel {
     const struct layout *rounded_from[OP_MAX_IN];
 };
 
-/* An in-order queue of work and a point in it; on CPUs both are nothing. */
-struct stream;
-struct event;
-
+struct stream; /* an in-order queue of work */
+struct event;  /* a point in it; on CPUs both are nothing */
 struct backend {
     const char *name, *help;
     /* Its memory is its own, reached by this table alone, and work on its streams is done later. Of
@@ -181,6 +179,7 @@ struct backend {
 
     const struct backend_reach *reach; /* see reach.h; NULL: no rank reaches another's memory */
     const struct backend_watch *watch; /* see watch.h; NULL: nothing to see */
+    const struct backend_blend *blend; /* see blend.h; NULL: no replicas train apart here */
 };
 
 /* Local. A registered backend by name, or NULL; all of them, NULL last. */

@@ -1,6 +1,7 @@
 /* The reference backend: plain layouts, the reference kernels of src/op, and the memory and streams
  * of host.c, done when the call returns. It is the definition of correct, and the template for a
  * new backend: every slot is filled in the simplest way that keeps its contract. */
+#include "backend/blend.h"
 #include "backend/host.h"
 
 #include <stdio.h>
@@ -194,6 +195,7 @@ const struct backend backend_ref = {
     .copy_out = host_copy,
     .array_copy = host_array_copy,
     .array_fill = host_array_fill,
+    .blend = &backend_host_blend,
     .array_add = host_array_add,
     .array_squares = host_array_squares,
     .array_sum = host_array_sum,

@@ -82,13 +82,21 @@ static enum status prove(const struct options *options, struct checked checked,
     const struct {
         const char *name;
         const struct step_proof *step;
-    } steps[] = {{checked.name, &checked.proof.body}, {"short last step", &checked.proof.last}};
+    } steps[] = {{checked.name, &checked.proof.body},
+                 {checked.program->every > 0 ? "step that averages" : "short last step",
+                  &checked.proof.last}};
     for (int i = 0; i < 1 + program_has_last(checked.program); i++) {
         if (options->json)
             print_json(&checked, steps[i].name, steps[i].step, stdout);
         else if (!options->quiet)
             print_text(&checked, steps[i].name, steps[i].step, stdout);
     }
+    if (options->json || options->quiet) return STATUS_OK;
+    text_row(stdout, "so", NAME_COLUMNS,
+             "it cannot hang, every message is received, nothing is read before it is written, and "
+             "each update takes the gradient of every %s exactly once%s",
+             checked.program->every > 0 ? "micro-batch of its replica" : "replica and micro-batch",
+             checked.program->every > 0 ? ", each average the parameters of every replica" : "");
     return STATUS_OK;
 }
 
@@ -149,10 +157,5 @@ enum status check_run(const struct options *options) {
     bool in_file = option_is_set(options, OPTION_program);
     if (in_file && option_is_given(options, OPTION_cluster)) return refuse_cluster(options);
     TRY(in_file ? check_file(options, options->program) : check_options(options));
-    if (!options->json && !options->quiet)
-        text_row(
-            stdout, "so", NAME_COLUMNS,
-            "it cannot hang, every message is received, nothing is read before it is written, "
-            "and each update takes the gradient of every replica and micro-batch exactly once");
     return options->numeric ? check_numeric(options, ranks_of(options)) : STATUS_OK;
 }

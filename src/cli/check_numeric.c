@@ -24,6 +24,7 @@
 #include "planned/planned.h"
 #include "program/pipeline.h"
 #include "run/fault.h"
+#include "sync/sync.h"
 
 enum { NUMERIC_STEPS = 3 }; /* unless --steps says otherwise */
 
@@ -220,6 +221,16 @@ static enum status refuse_versions(const struct options *options) {
                        : strategy                                ? strategy->schedule
                                                                  : "single";
     const struct pipeline_schedule *schedule = pipeline_find(name);
+    const struct sync_policy *sync = option_is_given(options, OPTION_sync)
+                                         ? sync_find(options->sync)
+                                     : strategy ? sync_find(strategy->sync)
+                                                : NULL;
+    bool apart = (sync && sync->apart) || option_is_given(options, OPTION_sync_every);
+    if (apart)
+        return fail(
+            STATUS_USAGE,
+            "--numeric: replicas of --sync local train apart, which is another training "
+            "than one device's\n  make test-equal holds it against a replay of its formulas");
     if (!schedule || !schedule->older) return STATUS_OK;
     return fail(STATUS_USAGE,
                 "--numeric: schedule %s reads older weights, which is another training than one "

@@ -1,11 +1,12 @@
 /* Handlers that give what the first member of a group has to all: BCAST at the start, STATS_ALL for
- * an evaluation.
+ * an evaluation; and STATS_MEAN, for which each gives its own in turn.
  *
  * Arrays go one after the other, in pieces, through a gradient buffer, which is the memory others
  * can reach and is free between steps; in a forward program, which has none, from where they lie.
  * The step is exchanged behind them: a stage without
  * parameters has no such buffer. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "backend/copy.h"
 #include "base/log.h"
@@ -21,6 +22,7 @@ static bool is_given(const struct engine *engine, int index) {
     const struct array_layout *array = &layout->arrays[index];
     if (array->held == 0 || state_is_sliced(layout, index)) return false;
     if (engine->broadcast.statistics) return array->kind == ARRAY_BUFFER;
+    if (engine->own_read) return false;
     return array->kind <= ARRAY_BUFFER && array->kind != ARRAY_GRAD;
 }
 
@@ -88,16 +90,16 @@ static enum status post_piece(struct engine *engine, const struct instr *instr) 
     CHECK(room > 0, "array %d has no buffer to go through", run->array);
     run->piece = left < room ? left : room;
     if (run->piece > run->most) run->most = run->piece;
-    if (comm_group_member(group) == 0 && copies(engine)) TRY(give_piece(engine));
+    if (comm_group_member(group) == run->giver && copies(engine)) TRY(give_piece(engine));
     engine->awaiting = &engine->request;
     if (engine->plane) return move_piece(engine, engine->moves[instr->group]);
-    return comm_broadcast(group, 0, reached(engine), run->piece, &engine->request);
+    return comm_broadcast(group, run->giver, reached(engine), run->piece, &engine->request);
 }
 
 /* The piece has come. Others may still read the staging: it is free again after a meeting. */
 static enum status end_piece(struct engine *engine, struct comm_group *group) {
     struct broadcast_run *run = &engine->broadcast;
-    if (comm_group_member(group) != 0 && copies(engine)) TRY(take_piece(engine));
+    if (comm_group_member(group) != run->giver && copies(engine)) TRY(take_piece(engine));
     run->done += run->piece;
     run->releasing = true;
     engine->awaiting = &engine->request;
@@ -169,7 +171,7 @@ enum status run_BCAST(struct engine *engine, const struct instr *instr) {
     bool here = first->step == engine->state->done.step && first->next.epoch == own->epoch &&
                 first->next.sample == own->sample;
     if (done && !here) engine_seek(engine, first->step, &first->next);
-    return STATUS_OK;
+    return done ? engine_begin_apart(engine) : STATUS_OK;
 }
 
 /* --- running statistics to evaluate with --- */
@@ -205,6 +207,83 @@ enum status run_STATS_ALL(struct engine *engine, const struct instr *instr) {
         begin(engine, true);
     }
     return go_on(engine, instr, &done);
+}
+
+/* One after the other gives its statistics; each adds them up, in the order of the members, so all
+ * have the same bits. What is no f32, a count, is the first member's. */
+static void add_statistics(struct engine *engine) {
+    struct broadcast_run *run = &engine->broadcast;
+    const struct state_layout *layout = engine->store->layout;
+    const char *given = statistics_of(engine)->data;
+    for (int b = 0; b < layout->buffer_count; b++) {
+        const struct state_item *item = &layout->buffers[b];
+        if (!state_holds(item)) continue;
+        if (item->type.dtype != DTYPE_F32) {
+            if (run->giver == 0)
+                memcpy((char *)run->sum + item->begin, given + item->begin, (size_t)item->count);
+            continue;
+        }
+        float *sum = (float *)(void *)((char *)run->sum + item->begin);
+        const float *from = (const float *)(const void *)(given + item->begin);
+        for (int64_t i = 0; i < item->count / (int64_t)sizeof *sum; i++)
+            sum[i] = run->giver ? sum[i] + from[i] : from[i];
+    }
+}
+
+static void take_mean(struct engine *engine, int members) {
+    const struct state_layout *layout = engine->store->layout;
+    char *mean = statistics_of(engine)->data;
+    memcpy(mean, engine->broadcast.sum, elements_bytes(statistics_of(engine)));
+    for (int b = 0; b < layout->buffer_count; b++) {
+        const struct state_item *item = &layout->buffers[b];
+        float *values = (float *)(void *)(mean + item->begin);
+        if (!state_holds(item) || item->type.dtype != DTYPE_F32) continue;
+        for (int64_t i = 0; i < item->count / (int64_t)sizeof *values; i++)
+            values[i] = values[i] / (float)members;
+    }
+    free(engine->broadcast.sum);
+    engine->broadcast.sum = NULL;
+}
+
+/* The own statistics are among what the others have given by then. */
+static void give_own(struct engine *engine, const struct comm_group *group) {
+    if (comm_group_member(group) == engine->broadcast.giver)
+        memcpy(statistics_of(engine)->data, engine->own_statistics,
+               elements_bytes(statistics_of(engine)));
+}
+
+enum status run_STATS_MEAN(struct engine *engine, const struct instr *instr) {
+    struct comm_group *group = engine->group[instr->group];
+    size_t bytes = elements_bytes(statistics_of(engine));
+    if (bytes == 0) return STATUS_OK;
+    if (!engine->broadcast.active) {
+        TRY(keep_own(engine));
+        if (engine->same_statistics) return STATUS_OK;
+        begin(engine, true);
+        engine->broadcast.sum = mem_new(bytes);
+    }
+    for (bool done = false;;) {
+        struct broadcast_run *run = &engine->broadcast;
+        TRY(go_on(engine, instr, &done));
+        if (!done) return STATUS_OK;
+        add_statistics(engine);
+        if (run->giver + 1 == comm_group_count(group)) break;
+        int next = run->giver + 1;
+        void *sum = run->sum;
+        begin(engine, true);
+        engine->broadcast.giver = next;
+        engine->broadcast.sum = sum;
+        give_own(engine, group);
+        done = false;
+    }
+    take_mean(engine, comm_group_count(group));
+    return STATUS_OK;
+}
+
+void engine_forget_own(struct engine *engine) {
+    free(engine->own_statistics);
+    engine->own_statistics = NULL;
+    engine->same_params = engine->same_statistics = true;
 }
 
 enum status run_STATS_OWN(struct engine *engine, const struct instr *instr) {

@@ -318,7 +318,7 @@ static char **part_paths(const char *folder, const struct manifest *manifest, in
 static enum status each_part(const struct plan *plan, struct engine *engine, const char *folder,
                              const struct manifest *manifest) {
     enum status status = STATUS_OK;
-    for (int p = 0; p < PART_COUNT && status == STATUS_OK; p++) {
+    for (int p = 0; p < PART_COMMON && status == STATUS_OK; p++) {
         int count;
         SCOPED_FREE char **paths = part_paths(folder, manifest, p, &count);
         enum tensor_part part = (enum tensor_part)p;
@@ -326,6 +326,32 @@ static enum status each_part(const struct plan *plan, struct engine *engine, con
                         : tensors_check(plan->store, part, folder, paths, count);
         for (int i = 0; i < count; i++) free(paths[i]);
     }
+    return status;
+}
+
+/* Where replicas train apart: what all had after the last average, and what this one has. With
+ * another number of replicas all begin with the model that was saved, which is the mean. */
+static enum status load_apart(struct engine *engine, const char *folder,
+                              const struct manifest *manifest) {
+    const struct run_config *config = &engine->plan->config;
+    int common, own, found = 0;
+    if (engine->plan->program->every == 0) return STATUS_OK;
+    SCOPED_FREE char **common_paths = part_paths(folder, manifest, PART_COMMON, &common),
+                     **own_paths = part_paths(folder, manifest, PART_REPLICAS, &own);
+    enum status status = STATUS_OK;
+    if (common > 0)
+        status = tensors_read(engine_store(engine), PART_COMMON, folder, common_paths, common);
+    if (status == STATUS_OK && own > 0)
+        status = tensors_read_replica(engine_store(engine), config->cell.first_replica,
+                                      config->replicas, folder, own_paths, own, &found);
+    engine->common_read = common > 0;
+    engine->own_read = found == config->replicas;
+    if (status == STATUS_OK && !engine->own_read && is_first(engine))
+        log_note("%s has %d replicas that trained apart, this run has %d: all begin with the saved "
+                 "model, the mean, and with the optimizer state of the first one",
+                 folder, found, config->replicas);
+    for (int i = 0; i < common; i++) free(common_paths[i]);
+    for (int i = 0; i < own; i++) free(own_paths[i]);
     return status;
 }
 
@@ -351,6 +377,7 @@ static enum status load_files(struct engine *engine, const char *folder,
     bool placed = manifest->next.epoch >= 0;
     versions_set(engine_store(engine), manifest->state.step);
     TRY(each_part(NULL, engine, folder, manifest));
+    TRY(load_apart(engine, folder, manifest));
     engine_seek(engine, manifest->state.step, placed ? &manifest->next : NULL);
     if (is_first(engine)) load_clock(engine, manifest);
     return STATUS_OK;
@@ -435,6 +462,7 @@ static enum status find_newest(struct resumption *resumption) {
 static bool reads_itself(const struct plan *plan) {
     for (int i = 0; i < plan->store->array_count; i++)
         if (state_is_sliced(plan->store, i)) return true;
+    if (plan->program->every > 0 && plan->config.cell.role == GRID_STAGE) return true;
     return plan->config.cell.role == GRID_STAGE && plan->config.cell.first_replica == 0;
 }
 

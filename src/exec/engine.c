@@ -39,7 +39,9 @@ enum status engine_start(struct engine *engine) {
 }
 
 enum status engine_drain(struct engine *engine) {
-    return engine_run_list(engine, LIST_DRAIN);
+    TRY(engine_run_list(engine, LIST_DRAIN));
+    engine_forget_own(engine);
+    return STATUS_OK;
 }
 
 void engine_ask(struct engine *engine, const struct step_request *request) {
@@ -154,9 +156,12 @@ double engine_lr(const struct engine *engine) {
     return isnan(state->lr) ? lr_at(&engine->plan->config.lr, state->done.step) : state->lr;
 }
 
-/* The short last step of an epoch has a list of its own. */
+/* The short last step of an epoch has a list of its own, or, where replicas train apart, one that
+ * averages. */
 static enum list_name list_at(const struct engine *engine, int64_t step_in_epoch) {
     const struct plan *plan = engine->plan;
+    int every = plan->program->every;
+    if (every > 0) return (engine->step->number + 1) % every == 0 ? LIST_LAST : LIST_BODY;
     bool last = step_in_epoch == plan->config.steps_per_epoch - 1;
     return last && plan->last_samples ? LIST_LAST : LIST_BODY;
 }
@@ -166,7 +171,7 @@ static int64_t step_samples(const struct engine *engine, const struct step *step
     const struct run_config *config = &engine->plan->config;
     int64_t total = 0, place = step->begin.sample / config->batch;
     if (step->batch) return step->batch->step_samples;
-    if (list_at(engine, place) == LIST_BODY) return config->batch;
+    if (!engine->plan->last_samples || list_at(engine, place) == LIST_BODY) return config->batch;
     for (int g = 0; g < config->replicas * config->micro_batches; g++)
         total += engine->plan->last_samples[g];
     return total;
@@ -326,6 +331,7 @@ static enum status run_step(struct engine *engine, struct step *step) {
     times_step(engine, step);
     TRY(queues_clear_told(engine, step));
     TRY(overlap_fill(engine));
+    engine->same_params = engine->same_statistics = false;
     TRY(engine_run_list(engine, list_at(engine, step_in_epoch(engine))));
     step->times.hidden_ns = comm_hidden_ns(engine->comm) - hidden_before;
     return queues_read_told(engine, step, TOLD_ALL);

@@ -170,7 +170,8 @@ static int search_micro(struct engine *engine, int micro, struct search *search)
 static void blame(struct engine *engine, bool here) {
     int own = comm_rank(engine->comm), losses = engine->plan->micro[0].graph->loss_count;
     int whose = here ? own : COMM_ANOTHER;
-    if (engine->plan->program->ahead > 0) engine->failed_alone = true;
+    if (engine->plan->program->ahead > 0 || engine->plan->program->every > 0)
+        engine->failed_alone = true;
     const struct step *step = engine->step;
     for (int m = 0; m < step_reports(step) && whose == COMM_ANOTHER; m++) {
         int rank = step_reporter(step, m, own);

@@ -61,7 +61,8 @@ static enum status meet_twice(struct engine *engine, const struct instr *instr,
 /* --- before --- */
 
 static int parts_of(const struct saving *saving) {
-    return saving->config || saving->values ? PART_COUNT : PART_MODEL + 1;
+    if (saving->values) return PART_VERSIONS + 1; /* another plan begins with the mean */
+    return saving->config ? PART_COUNT : PART_MODEL + 1;
 }
 
 static struct tensor_share share_of(const struct engine *engine) {
@@ -69,6 +70,8 @@ static struct tensor_share share_of(const struct engine *engine) {
     const struct grid_cell *cell = &engine->plan->config.cell;
     return (struct tensor_share){.first_replica =
                                      cell->role == GRID_STAGE && cell->first_replica == 0,
+                                 .own_statistics = engine->own_statistics,
+                                 .replica = cell->first_replica,
                                  .whole = saving->whole,
                                  .whole_count = saving->whole_count};
 }
@@ -107,7 +110,7 @@ static struct writers writers_of(const struct saving *saving, int part, int memb
         if (m == member) writers.number = writers.count;
         writers.count++;
     }
-    if (writers.count == 0 && part != PART_VERSIONS)
+    if (writers.count == 0 && part < PART_VERSIONS)
         writers = (struct writers){1, member == 0 ? 0 : -1};
     return writers;
 }

@@ -17,6 +17,8 @@
 struct broadcast_run {
     bool active, statistics, releasing;
     int array;
+    int giver;  /* the member that gives: of a mean all do, in turn */
+    float *sum; /* of a mean: of those so far */
     size_t done, piece, most;
     struct train_place first; /* of BCAST: where the first member is */
     struct train_place *all;  /* of all members, while they are exchanged */
@@ -105,8 +107,12 @@ struct engine {
     const struct engine_sink *sink;             /* of OUTPUT; NULL: nobody asked */
     float *scores;                              /* plain, where they lie otherwise; else NULL */
     struct eval_share eval_share, *eval_shares; /* this rank's; of all ranks */
-    char *own_statistics;  /* while another rank's stand in for them; NULL: they do not */
-    struct saving *saving; /* NULL: no checkpoint is being saved */
+    char *own_statistics; /* while another rank's stand in for them; NULL: they do not */
+    /* All replicas that train apart have the same parameters, the same statistics, since the last
+     * average: the mean is what each has, to the last bit. */
+    bool same_params, same_statistics;
+    bool own_read, common_read; /* from a checkpoint: what this replica alone has, or all had */
+    struct saving *saving;      /* NULL: no checkpoint is being saved */
 };
 
 /* Local, alike on all ranks. STATUS_USAGE where no step of a plan begins with that sample. */
@@ -163,6 +169,10 @@ enum status engine_open_calls(struct engine *engine);
 
 /* Local. Moves reductions under way on; called between pieces of computation. */
 void engine_progress(struct engine *engine);
+/* Local. Where replicas train apart: they begin with the same, unless a checkpoint has told. */
+enum status engine_begin_apart(struct engine *engine);
+/* Local. The mean is what this replica has from now on. */
+void engine_forget_own(struct engine *engine);
 /* Local. Each rank's own running statistics, where STATS_ALL has replaced them. */
 enum status restore_statistics(struct engine *engine);
 

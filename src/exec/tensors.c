@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/copy.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "exec/versions.h"
@@ -19,13 +20,16 @@ struct listing {
     const struct state_layout *layout;
     const struct tensor_share *share;
     struct store *store;
+    enum tensor_part part;
+    char prefix[32]; /* of names */
     struct arena names;
     struct tensor_item *items;
     struct tensor_place *places;
     size_t count;
 };
 
-const char *const tensors_part_names[PART_COUNT] = {"model", "optimizer", "versions"};
+const char *const tensors_part_names[PART_COUNT] = {"model", "optimizer", "versions", "common",
+                                                    "replicas"};
 
 int exec_tensor_part(const char *name) {
     static const char ending[] = ".safetensors";
@@ -43,6 +47,7 @@ static bool is_listed(const struct listing *list, int array, const struct state_
     if (share && share->model) return true;
     if (!state_holds(item)) return false;
     if (!share || share->all) return state_holds_part(list->layout, array, item);
+    if (list->part == PART_REPLICAS) return state_answers(item);
     return state_writes(list->layout, array, item, share->first_replica);
 }
 
@@ -52,8 +57,8 @@ static void list_array(struct listing *list, enum array_kind kind, int index, co
     const struct state_item *items = state_items(list->layout, array, &count);
     for (int i = 0; i < count; i++) {
         if (!is_listed(list, array, &items[i])) continue;
-        SCOPED_FREE char *name =
-            mem_format("%s%s%s", items[i].name, suffix ? "." : "", suffix ? suffix : "");
+        SCOPED_FREE char *name = mem_format("%s%s%s%s", list->prefix, items[i].name,
+                                            suffix ? "." : "", suffix ? suffix : "");
         list->items[list->count] = (struct tensor_item){.name = arena_text(&list->names, name),
                                                         .dtype = items[i].type.dtype,
                                                         .shape = items[i].type.shape};
@@ -61,27 +66,50 @@ static void list_array(struct listing *list, enum array_kind kind, int index, co
     }
 }
 
+static void list_states(struct listing *list) {
+    const struct optim_rule *rule = list->layout->optimizer;
+    for (int s = 0; s < rule->state_count; s++)
+        list_array(list, ARRAY_STATE, s, rule->state_names[s]);
+}
+
+static bool has_array(const struct state_layout *layout, enum array_kind kind) {
+    return layout->first[kind + 1] > layout->first[kind];
+}
+
+static void list_common(struct listing *list) {
+    if (has_array(list->layout, ARRAY_COMMON)) list_array(list, ARRAY_COMMON, 0, NULL);
+    if (has_array(list->layout, ARRAY_OUTER)) list_array(list, ARRAY_OUTER, 0, "momentum");
+}
+
+/* While the mean stands in for a replica's parameters, they are in a gradient buffer. */
+static void list_replica(struct listing *list, int replica) {
+    snprintf(list->prefix, sizeof list->prefix, "replica.%d.", replica);
+    list_array(list, list->share ? ARRAY_GRAD : ARRAY_PARAM, 0, NULL);
+    list_states(list);
+    list_array(list, ARRAY_BUFFER, 0, NULL);
+}
+
 static struct listing list_new(const struct state_layout *layout, struct store *store,
                                enum tensor_part part, const struct tensor_share *share) {
     int kept = layout->first[ARRAY_VERSION + 1] - layout->first[ARRAY_VERSION];
     size_t most =
-        (size_t)(layout->param_count * (OPTIM_MAX_STATES + kept) + layout->buffer_count + 1);
+        (size_t)(layout->param_count * (OPTIM_MAX_STATES + kept + 2) + layout->buffer_count + 1);
     struct listing list = {.layout = layout,
                            .share = share,
                            .store = store,
+                           .part = part,
                            .items = MEM_ARRAY(struct tensor_item, most),
                            .places = MEM_ARRAY(struct tensor_place, most)};
-    if (part == PART_OPTIMIZER) {
-        for (int s = 0; s < layout->optimizer->state_count; s++)
-            list_array(&list, ARRAY_STATE, s, layout->optimizer->state_names[s]);
-        return list;
-    }
+    if (part == PART_OPTIMIZER) list_states(&list);
+    if (part == PART_COMMON) list_common(&list);
+    bool own = part == PART_REPLICAS && share && has_array(layout, ARRAY_COMMON);
+    if (own) list_replica(&list, share->replica);
     for (int i = 1; i <= kept && part == PART_VERSIONS; i++) {
         char suffix[32];
         snprintf(suffix, sizeof suffix, "before.%d", i);
         list_array(&list, ARRAY_VERSION, store ? versions_place(store, i) : i - 1, suffix);
     }
-    if (part == PART_VERSIONS) return list;
+    if (part != PART_MODEL) return list;
     list_array(&list, ARRAY_PARAM, 0, NULL);
     list_array(&list, ARRAY_BUFFER, 0, NULL);
     return list;
@@ -99,7 +127,12 @@ static size_t item_bytes(const struct tensor_item *item) {
 
 static enum status get_item(const struct listing *list, size_t index, void *plain) {
     const struct tensor_place *place = &list->places[index];
-    return store_get(list->store, place->array, place->item, plain);
+    const struct state_layout *layout = list->layout;
+    const char *own = list->part == PART_REPLICAS ? list->share->own_statistics : NULL;
+    if (!own || layout->arrays[place->array].kind != ARRAY_BUFFER)
+        return store_get(list->store, place->array, place->item, plain);
+    const struct state_item *item = &layout->buffers[place->item];
+    return layout_to_plain(list->store->device, item->layout, own + item->begin, plain);
 }
 
 static enum status emit_item(void *context, size_t index, struct safetensors_sink *sink) {
@@ -270,6 +303,43 @@ enum status tensors_read(struct store *store, enum tensor_part part, const char 
     return STATUS_OK;
 }
 
+/* Whether files have that tensor. */
+static enum status has_tensor(char *const *paths, int count, const char *name, bool *has) {
+    *has = false;
+    for (int f = 0; f < count && !*has; f++) {
+        SCOPED(safetensors_close) struct safetensors *file = NULL;
+        size_t entry;
+        TRY(safetensors_open(paths[f], &file));
+        *has = safetensors_find(file, name, &entry);
+    }
+    return STATUS_OK;
+}
+
+/* By the first tensor that this rank holds. */
+static enum status count_replicas(const struct state_layout *layout, char *const *paths, int count,
+                                  int *out) {
+    const char *name = layout->held_count ? layout->params[layout->order[0]].name : NULL;
+    bool has = name != NULL;
+    for (*out = 0; has; *out += has) {
+        SCOPED_FREE char *own = mem_format("replica.%d.%s", *out, name);
+        TRY(has_tensor(paths, count, own, &has));
+    }
+    return STATUS_OK;
+}
+
+enum status tensors_read_replica(struct store *store, int replica, int replicas, const char *folder,
+                                 char *const *paths, int count, int *found) {
+    TRY(count_replicas(store->layout, paths, count, found));
+    if (*found != replicas) return STATUS_OK;
+    SCOPED(list_free) struct listing list = list_new(store->layout, store, PART_REPLICAS, NULL);
+    list_replica(&list, replica);
+    SCOPED_FREE bool *there = MEM_ARRAY(bool, list.count + 1);
+    for (int f = 0; f < count; f++) TRY(read_file(&list, paths[f], there));
+    for (size_t i = 0; i < list.count; i++)
+        if (!there[i]) TRY(missing(&list, i, folder, PART_REPLICAS));
+    return STATUS_OK;
+}
+
 /* --- checking --- */
 
 static const char *name_of(const char *path) {
@@ -314,7 +384,7 @@ static enum status check_file(const struct listing *list, const char *path, cons
 
 enum status tensors_check(const struct state_layout *layout, enum tensor_part part,
                           const char *folder, char *const *paths, int count) {
-    if (part == PART_VERSIONS) return STATUS_OK; /* as many as another layout kept */
+    if (part >= PART_VERSIONS) return STATUS_OK; /* what another strategy kept */
     if (count == 0)
         return fail(STATUS_DATA, "%s/manifest.json: names no file %s*.safetensors", folder,
                     tensors_part_names[part]);

@@ -7,9 +7,18 @@
 
 /* Which part of the store a file holds. Older versions of the parameters, NAME.before.1 being the
  * one before the last update, are there where strategies keep them, as many of each as its stage
- * kept; what a stage misses of them at a load is the newest. */
-enum tensor_part { PART_MODEL, PART_OPTIMIZER, PART_VERSIONS, PART_COUNT };
-/* "model", "optimizer", "versions": files are called PART.safetensors, or PART-N-of-M.safetensors.
+ * kept; what a stage misses of them at a load is the newest. Where replicas train apart the model
+ * is their mean, PART_COMMON has what all had after the last average, with NAME.momentum of the
+ * outer optimizer, and PART_REPLICAS what each has: replica.R.NAME, with its optimizer's state. */
+enum tensor_part {
+    PART_MODEL,
+    PART_OPTIMIZER,
+    PART_VERSIONS,
+    PART_COMMON,
+    PART_REPLICAS,
+    PART_COUNT
+};
+/* "model", "optimizer" and so on: files are called PART.safetensors, or PART-N-of-M.safetensors.
  */
 extern const char *const tensors_part_names[PART_COUNT];
 /* Local. The part whose tensors a file of this name has, -1: none. */
@@ -25,6 +34,9 @@ struct whole_tensor {
  * write (state_writes). */
 struct tensor_share {
     bool all, first_replica;
+    const void *own_statistics; /* of PART_REPLICAS, as they lie; parameters are in gradient
+                                   buffer 0, and replica is: */
+    int replica;
     bool model;                       /* whatever this rank holds: every tensor of the model */
     const struct whole_tensor *whole; /* of cut tensors; borrowed */
     int whole_count;
@@ -56,6 +68,10 @@ enum status tensors_keep(struct store *store, enum tensor_part part,
 const struct tensor_value *tensors_find_value(const struct tensor_values *values,
                                               const struct tensor_value *like);
 void tensors_free_values(struct tensor_values **values);
+/* Local, blocking. What replica `replica` of `replicas` has: read where the files have so many.
+ * *found: how many they have. */
+enum status tensors_read_replica(struct store *store, int replica, int replicas, const char *folder,
+                                 char *const *paths, int count, int *found);
 /* Calls `visit` for all tensors of a part of the model, alike on all ranks: with the array and the
  * item in which this rank holds it or slices of it, or -1. */
 enum status tensors_each(const struct state_layout *layout, enum tensor_part part,

@@ -183,7 +183,7 @@ static enum status one_step(struct run *run) {
     if (over) run->total = run->done->step;
     bool last = run->done->step == run->total || cause_to_stop(run) != STOP_END;
     if (last) TRY(settle(run));
-    if (last) TRY(engine_drain(*run->engine));
+    if (last && run->done->step == run->total) TRY(engine_drain(*run->engine));
     if (over) return STATUS_OK; /* what has come apart is neither tested nor kept */
     return after_step(run);
 }

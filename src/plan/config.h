@@ -10,6 +10,12 @@
 #include "plan/balance.h"
 #include "program/program.h"
 
+/* Of the optimizer that takes what replicas that train apart have learnt: nesterov, or (momentum 0)
+ * sgd. */
+struct outer_config {
+    float lr, momentum;
+};
+
 struct run_config {
     const struct model *model;
     const struct dataset *dataset; /* the caller's; outlives the run */
@@ -44,7 +50,10 @@ struct run_config {
     bool drop_last;
     bool overlaps;      /* steps are not flushed: see program/ahead.h */
     bool vertical_sync; /* ... and all stages of a mini-batch read versions of one update */
-    bool sync_bn;       /* batch norm takes the statistics of all replicas; only with several */
+    bool apart;         /* replicas have parameters of their own */
+    int sync_every;     /* ... steps from one average to the next, and: */
+    struct outer_config outer;
+    bool sync_bn; /* batch norm takes the statistics of all replicas; only with several */
 
     const struct optim_rule *optimizer;
     struct optim_config optim;

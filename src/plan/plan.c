@@ -252,13 +252,15 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
     struct sync_config sync = {.buckets = plan->buckets.count,
                                .kept = plan->buckets.kept,
                                .sliced = config->sliced,
-                               .prefetch = plan->buckets.ahead};
+                               .prefetch = plan->buckets.ahead,
+                               .every = config->sync_every};
     return sync_insert(config->sync, *out, &sync);
 }
 
 /* The short last step, where the run has one and a given program leaves it out. */
 static enum status add_last(struct plan *plan, const char *name) {
     SCOPED(program_free) struct program *last = NULL;
+    if (plan->program->every > 0) return STATUS_OK; /* no step is short */
     if (!plan->last_samples == !program_has_last(plan->program)) return STATUS_OK;
     TRY(plan->last_samples ? build_program(plan, plan->last_samples, &last) : STATUS_OK);
     if (last) TRY(given_check_last(plan, last, name));
@@ -400,6 +402,8 @@ static void plan_estimate(struct plan *plan) {
     estimate->apart = plan->device->backend->apart;
     estimate->params = state_kind_bytes(plan->store, ARRAY_PARAM);
     estimate->versions = state_kind_bytes(plan->store, ARRAY_VERSION);
+    estimate->common =
+        state_kind_bytes(plan->store, ARRAY_COMMON) + state_kind_bytes(plan->store, ARRAY_OUTER);
     estimate->gradients = state_kind_bytes(plan->store, ARRAY_GRAD);
     estimate->in_flight = state_kind_bytes(plan->store, ARRAY_GRAD_WINDOW);
     estimate->gathered = state_kind_bytes(plan->store, ARRAY_PARAM_WINDOW);

@@ -214,6 +214,24 @@ static const struct sync_policy *find_policy(const struct options *options,
     return sync_find(strategy->sync);
 }
 
+/* A strategy whose replicas train apart is not turned into another one by an option. */
+static enum status check_apart(const struct options *options, const struct strategy *strategy,
+                               const struct sync_policy *policy) {
+    bool own = sync_find(strategy->sync)->apart;
+    if (own && option_is_given(options, OPTION_zero_stage) &&
+        !option_is_given(options, OPTION_sync))
+        return fail(STATUS_USAGE,
+                    "--zero-stage: replicas of strategy %s train apart, and hold everything whole\n"
+                    "  --strategy ddp --zero-stage %lld",
+                    strategy->name, (long long)options->zero_stage);
+    if (policy->apart && option_is_set(options, OPTION_deal))
+        return fail(STATUS_USAGE,
+                    "--deal: replicas of --sync %s train apart, each on ranks of its own\n"
+                    "  -n %d, or --sync allreduce",
+                    policy->name, (int)options->deal.replicas);
+    return STATUS_OK;
+}
+
 /* With one replica there is nothing to keep in step, nor anybody to slice with. */
 static enum status resolve_sync(struct resolve *resolve, const struct strategy *strategy) {
     const struct options *options = resolve->options;
@@ -221,6 +239,7 @@ static enum status resolve_sync(struct resolve *resolve, const struct strategy *
     const struct sync_policy *policy = find_policy(options, strategy);
     CHECK(policy, "no sync policy is called %s", strategy->sync);
     TRY(check_policy_options(options, policy));
+    TRY(check_apart(options, strategy, policy));
     bool several = group_size(&config->grid, GROUP_REPLICAS, 0) > 1;
     if (!several && option_is_given(options, OPTION_zero_stage) && config->rank == 0)
         log_note("--zero-stage %lld has no effect: each stage has one replica, and nobody to slice "
@@ -228,6 +247,7 @@ static enum status resolve_sync(struct resolve *resolve, const struct strategy *
                  (long long)options->zero_stage);
     if (!several) policy = sync_find("none");
     config->sync = policy->name;
+    config->apart = policy->apart && !config->forward;
     int stage = option_is_given(options, OPTION_zero_stage) ? (int)options->zero_stage
                                                             : strategy->zero_stage;
     if (policy->whole) config->zero_stage = stage ? stage : 1;
@@ -551,7 +571,9 @@ enum status resolve_run(struct options *options, const struct model *model,
     TRY(resolve_strategy(&resolve));
     TRY(resolve_batch(&resolve));
     TRY(resolve_overlap(options, &config));
+    TRY(resolve_apart(options, &config));
     TRY(resolve_machine(&resolve));
+    TRY(resolve_own_memory(&config));
     TRY(resolve_epoch(&resolve));
     resolve_length(&resolve);
     TRY(resolve_rate(&resolve));

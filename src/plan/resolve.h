@@ -63,6 +63,11 @@ enum status resolve_grid(const struct options *options, const struct run_config 
  * follows from it. The schedule, the grid and the batch are known. */
 enum status resolve_overlap(struct options *options, struct run_config *config);
 
+/* Local. The same where replicas have parameters of their own between averages. Then, with the
+ * device known: whether it can train so, or without a flush. */
+enum status resolve_apart(struct options *options, struct run_config *config);
+enum status resolve_own_memory(const struct run_config *config);
+
 /* Local. The communicator of several ranks, where all are on one machine or spread over several:
  * --comm, and what `auto` means. */
 const char *resolve_comm(const struct options *options, bool spread);

@@ -46,6 +46,8 @@ static struct state_layout *layout_of(const struct plan *plan, const struct hold
         .optimizer = config->optimizer,
         .forward = config->forward,
         .versions = program->chunk[0].older,
+        .common = plan->program->every > 0,
+        .outer = plan->program->every > 0 && config->outer.momentum > 0,
         .grads = config->sliced & SLICED_GRADIENTS ? 1 : program->grads,
         .grad_windows = program->grads - GRAD_WINDOWS,
         .decay = {[PARAM_WEIGHT] = true,

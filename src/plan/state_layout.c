@@ -145,6 +145,8 @@ static int kind_count(const struct state_config *config, enum array_kind kind) {
     case ARRAY_VERSION: return config->versions;
     case ARRAY_GRAD: return config->grads;
     case ARRAY_STATE: return config->forward ? 0 : config->optimizer->state_count;
+    case ARRAY_COMMON: return config->common;
+    case ARRAY_OUTER: return config->outer;
     case ARRAY_GRAD_WINDOW: return config->windows[ARRAY_GRAD].shift ? config->grad_windows : 0;
     case ARRAY_PARAM_WINDOW: return config->windows[ARRAY_PARAM].shift != NULL;
     default: return 1;

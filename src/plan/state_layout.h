@@ -25,6 +25,10 @@ enum array_kind {
     ARRAY_GRAD,    /* one for each gradient buffer of the program */
     ARRAY_STATE,   /* one for each of the optimizer's */
     ARRAY_BUFFER,  /* running statistics, of several types: an array of bytes */
+    /* Where replicas train apart: the parameters that all had after the last average, and the outer
+     * optimizer's momentum */
+    ARRAY_COMMON,
+    ARRAY_OUTER,
     /* Where gradients or parameters are sliced: some buckets of them, whole for a while */
     ARRAY_GRAD_WINDOW,
     ARRAY_PARAM_WINDOW,
@@ -113,6 +117,7 @@ struct state_config {
     const bool *holds_buffer;  /* per buffer of the graph; NULL: all of them */
     bool forward;              /* nothing is learnt: there is no optimizer state */
     int versions;              /* of the parameters, beside the newest */
+    bool common, outer;        /* there are those arrays */
     int grads;                 /* gradient buffers; a driver of stages has none, and learns */
     int grad_windows;          /* buffers of windows, where there are any */
     bool decay[3];             /* per class of parameters: weight decay reaches it */

@@ -89,6 +89,15 @@ static bool sums_word(int index, struct option_word *out) {
     return true;
 }
 
+static bool outer_optimizers_word(int index, struct option_word *out) {
+    static const struct option_word words[] = {
+        {.name = "nesterov", .help = "momentum in Nesterov's form", .acts = "outer-momentum"},
+        {.name = "sgd", .help = "the mean itself, times the rate"}};
+    if (index >= (int)(sizeof words / sizeof words[0])) return false;
+    *out = words[index];
+    return true;
+}
+
 static bool optimizers_word(int index, struct option_word *out) {
     int count;
     const struct optim_rule *const *all = optim_all(&count);

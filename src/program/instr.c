@@ -16,6 +16,9 @@
 #define LISTS_SAVE (1u << LIST_SAVE)
 #define LISTS_BODY_EVAL (LISTS_BODY | LISTS_EVAL)
 #define LISTS_BODY_EVAL_END (LISTS_BODY | LISTS_EVAL_END)
+#define LISTS_MEAN (LISTS_DRAIN | LISTS_EVAL_START | LISTS_SAVE)
+#define LISTS_BODY_MEAN (LISTS_BODY | LISTS_MEAN)
+#define LISTS_OWN (LISTS_EVAL_END | LISTS_SAVE)
 
 const struct instr_row instr_rows[INSTR_COUNT_] = {
 #define INSTR(NAME, operands_, flags_, lists_, queue_, time_, needs_, gives_, reads_, writes_,     \

@@ -60,6 +60,7 @@ enum header_key {
     KEY_DRIVERS,
     KEY_SERVERS,
     KEY_AHEAD,
+    KEY_EVERY,
     KEY_CREDITS,
     KEY_COUNT
 };
@@ -80,6 +81,7 @@ static const struct {
     [KEY_DRIVERS] = {"drivers", 0, PROGRAM_MAX_RANKS, 0},
     [KEY_SERVERS] = {"servers", 0, PROGRAM_MAX_RANKS, 0},
     [KEY_AHEAD] = {"ahead", 0, PROGRAM_MAX_SMALL, 0},
+    [KEY_EVERY] = {"every", 0, PROGRAM_MAX_EVERY, 0},
     [KEY_CREDITS] = {"credits", 1, PROGRAM_MAX_SMALL, PROGRAM_CREDITS},
 };
 
@@ -162,6 +164,7 @@ static enum status parse_header(struct parser *parser) {
         return bad_number(parser, "fewer stages and chunks", grid.stages);
     parser->program = program_new(&grid, value[KEY_MICRO_BATCHES], (enum sum_order)word[WORD_SUM]);
     parser->program->ahead = value[KEY_AHEAD];
+    parser->program->every = value[KEY_EVERY];
     parser->program->credits = value[KEY_CREDITS];
     parser->program->sliced = (unsigned)word[WORD_SLICED];
     parser->program->lasting = (unsigned)word[WORD_LASTING];

@@ -191,6 +191,16 @@ bool program_has_last(const struct program *program) {
     return count > 0;
 }
 
+void program_drop_list(struct instr_list *list) {
+    free(list->items);
+    *list = (struct instr_list){0};
+}
+
+void program_copy_list(struct rank_program *rank, enum list_name from, enum list_name to) {
+    program_drop_list(&rank->list[to]);
+    rank->list[to] = copy_list(&rank->list[from]);
+}
+
 static void take_larger(int *size, int other) {
     if (other > *size) *size = other;
 }
@@ -334,22 +344,31 @@ bool program_is_forward(const struct program *program) {
     return program->micro_batches == 0;
 }
 
-/* Kind 0 is the empty one of a new program. */
-struct program *program_round(const struct program *program) {
-    struct program *round = program_new(&program->grid, program->micro_batches, program->sum);
-    for (int g = 0; g < program->group_count; g++) program_declare_group(round, program->group[g]);
-    round->ahead = program->ahead;
-    round->credits = program->credits;
-    round->sliced = program->sliced;
-    round->lasting = program->lasting;
+/* A program with one list of this one as its body. Kind 0 is the empty one of a new program. */
+static struct program *with_body(const struct program *program, enum list_name list) {
+    struct program *out = program_new(&program->grid, program->micro_batches, program->sum);
+    for (int g = 0; g < program->group_count; g++) program_declare_group(out, program->group[g]);
+    out->ahead = program->ahead;
+    out->every = program->every;
+    out->credits = program->credits;
+    out->sliced = program->sliced;
+    out->lasting = program->lasting;
     for (int k = 0; k < program->kind_count; k++) {
-        struct rank_program *own = program_begin(round, 0);
+        struct rank_program *own = program_begin(out, 0);
         *own = program->kinds[k];
         memset(own->list, 0, sizeof own->list);
-        own->list[LIST_BODY] = copy_list(&program->kinds[k].list[LIST_EVAL]);
+        own->list[LIST_BODY] = copy_list(&program->kinds[k].list[list]);
     }
-    for (int r = 0; r < program->ranks; r++) round->kind_of[r] = program->kind_of[r] + 1;
-    return round;
+    for (int r = 0; r < program->ranks; r++) out->kind_of[r] = program->kind_of[r] + 1;
+    return out;
+}
+
+struct program *program_round(const struct program *program) {
+    return with_body(program, LIST_EVAL);
+}
+
+struct program *program_of_last(const struct program *program) {
+    return with_body(program, LIST_LAST);
 }
 
 bool program_shares(const struct program *program) {
@@ -371,11 +390,11 @@ int program_first_micro(const struct program *program, int rank) {
 
 uint64_t program_hash(const struct program *program) {
     const struct grid *grid = &program->grid;
-    const int numbers[] = {grid->stages,         grid->chunks,          grid->replicas,
-                           grid->replicas_each,  grid->v_shape,         grid->drivers,
-                           grid->servers,        (int)program->sum,     program->micro_batches,
-                           program->group_count, program->credits,      program->tie_count,
-                           (int)program->sliced, (int)program->lasting, program->ahead};
+    const int numbers[] = {
+        grid->stages,           grid->chunks,          grid->replicas,   grid->replicas_each,
+        grid->v_shape,          grid->drivers,         grid->servers,    (int)program->sum,
+        program->micro_batches, program->group_count,  program->credits, program->tie_count,
+        (int)program->sliced,   (int)program->lasting, program->ahead,   program->every};
     uint64_t hash = hash64(HASH64_START, numbers, sizeof numbers);
     for (int t = 0; t < program->tie_count; t++)
         hash = hash64(hash, &program->tie[t], sizeof program->tie[t]);
@@ -406,6 +425,7 @@ static void print_header(const struct program *program, FILE *out) {
     print_unless(out, "drivers", grid->drivers, 0);
     print_unless(out, "servers", grid->servers, 0);
     print_unless(out, "ahead", program->ahead, 0);
+    print_unless(out, "every", program->every, 0);
     if (grid->stages * grid->chunks > 1 || grid->drivers > 0)
         fprintf(out, " credits %d", program->credits);
     if (program->sliced) fprintf(out, " sliced %s", sliced_name(program->sliced));

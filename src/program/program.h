@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "program/grid.h"
 #include "program/instr.h"
+#include "program/prove.h"
 #include "program/recompute_policy.h"
 
 /* What one rank runs, or several that do the same. */
@@ -73,6 +74,7 @@ enum { GRAD_SLICES, GRAD_WINDOWS, GRAD_COUNT_SLICED };
  * is built can be written and read again. Operands but micro-batches are of 16 bits. */
 enum { PROGRAM_CREDITS = 2, PROGRAM_CALL_BYTES = 32 }; /* unless it says otherwise; of INSTR_CALL */
 enum { PROGRAM_MAX_RANKS = 1 << 20, PROGRAM_MAX_MICROS = 1 << 20, PROGRAM_MAX_SMALL = INT16_MAX };
+enum { PROGRAM_MAX_EVERY = 1 << 24 };   /* steps */
 enum { PROGRAM_MAX_BUFFERS = 1 << 30 }; /* gradient buffers times buckets of a rank */
 
 struct program {
@@ -84,7 +86,9 @@ struct program {
     int group_count;
     struct program_tie tie[PROGRAM_MAX_TIES];
     int tie_count;
-    int ahead;        /* steps that a body's forwards may be ahead (ahead.h); 0: steps flush */
+    int ahead; /* steps that a body's forwards may be ahead (ahead.h); 0: steps flush */
+    int every; /* replicas train apart, and average at each step of so many, which is list last; 0:
+                  they are the same after every step */
     int credits;      /* messages that a channel holds: how far a sender runs ahead */
     unsigned sliced;  /* SLICED_...; with nothing sliced, 0 */
     unsigned lasting; /* kinds of buffers (resource.h), by bits: a step may leave something
@@ -137,6 +141,9 @@ int sizes_place(const struct chunk_sizes *sizes, int places, int bucket);
 /* Local. Appends to a list; gives the instruction the next id of the rank. */
 struct instr *program_add(struct rank_program *rank, enum list_name list, enum instr_op op);
 void program_add_step(struct rank_program *rank, int grad, bool clips); /* to the body */
+/* Local. A list becomes a copy of another one of the rank; gives back what a list has. */
+void program_copy_list(struct rank_program *rank, enum list_name from, enum list_name to);
+void program_drop_list(struct instr_list *list);
 /* Local. Gives the instructions ids in the order they stand. */
 void program_renumber(struct rank_program *rank);
 /* Local. The index of a group of this family, declared anew; the first one of all ranks, or -1. */
@@ -157,6 +164,8 @@ const struct program_tie *program_tie_at(const struct program *program, int stag
  * round as a body, which the caller frees. Do its F and B share statistics? Do its STEPs clip? */
 bool program_is_forward(const struct program *program);
 struct program *program_round(const struct program *program);
+/* Local. The program whose steps are all as list last, which the caller frees. */
+struct program *program_of_last(const struct program *program);
 bool program_shares(const struct program *program);
 bool program_clips(const struct program *program);
 /* Local. Micro-batches of a rank in a step; the first of them among all of the step's. */
@@ -171,27 +180,5 @@ uint64_t program_hash(const struct program *program);
  * line, field, value. */
 void program_print(const struct program *program, FILE *out);
 enum status program_parse(const char *name, const char *text, size_t count, struct program **out);
-
-/* Local. Proves of all ranks' programs, before anything runs, that they keep the rules of rule.def:
- * they train as one device would, read nothing that was not written, and never wait for ever. The
- * body has all micro-batches; list last those of `last_samples` (G entries, those with 0 skipped;
- * NULL: those that it loads). Replicas that do the same are looked at once. STATUS_USAGE with the
- * rule, the first instruction that breaks it and the one it disagrees with, or the ranks that wait
- * for one another. */
-enum status program_verify(const struct program *program, const int64_t *last_samples);
-/* ... and rule 35, which is asked for where a device waits inside operations. */
-enum status program_verify_in_order(const struct program *program, const int64_t *last_samples);
-/* ... and what was proven, of how much. */
-struct step_proof {
-    int64_t instructions;      /* of all ranks */
-    int peak_slots, peak_rank; /* most slots that a rank has in use at once, and such a rank */
-};
-struct program_proof {
-    int ranks, walked;            /* in all; looked at, the others do the same */
-    int rules;                    /* of rule.def */
-    struct step_proof body, last; /* last: 0 instructions where there is no such list */
-};
-enum status program_prove(const struct program *program, const int64_t *last_samples,
-                          struct program_proof *out);
 
 #endif

@@ -107,11 +107,12 @@ static bool has_last_stage(const struct walk *walk) {
 static enum status check_count(struct walk *walk) {
     if (!has_last_stage(walk))
         return verify_broken(walk, RULE_SEEDS, nobody, "this rank has no loss");
-    if (walk->program->ahead > 0 && walk->instr->group != INSTR_ALL)
-        return verify_broken(walk, RULE_AHEAD, nobody,
-                             "steps overlap: labels are those of the rank alone");
-    if (walk->program->ahead == 0 &&
-        !verify_group_is(walk->program, walk->instr->group, GROUP_REPLICAS))
+    bool ahead = walk->program->ahead > 0, apart = walk->program->every > 0;
+    if ((ahead || apart) && walk->instr->group != INSTR_ALL)
+        return verify_broken(walk, ahead ? RULE_AHEAD : RULE_APART, nobody,
+                             "%s: labels are those of the rank alone",
+                             ahead ? "steps overlap" : "replicas train apart");
+    if (!ahead && !apart && !verify_group_is(walk->program, walk->instr->group, GROUP_REPLICAS))
         return verify_broken(walk, RULE_SEEDS, nobody,
                              "labels are counted once for each replica: its group is the replicas");
     walk->counted = walk->instr;
@@ -163,6 +164,7 @@ static enum status visit(struct walk *walk) {
     if (walk->waits) return STATUS_OK;
     TRY(verify_served(walk));
     TRY(verify_version(walk));
+    TRY(verify_outer(walk));
     TRY(verify_slot(walk));
     TRY(verify_gradient(walk));
     TRY(verify_params(walk));
@@ -184,6 +186,7 @@ static enum status check_end(struct walk *walk) {
     if (is_last_walked(walk)) TRY(verify_slots_free(walk));
     TRY(verify_calls_end(walk));
     TRY(verify_params_at_end(walk));
+    TRY(verify_outer_done(walk));
     walk->ended = true;
     if (program_is_forward(walk->program)) return STATUS_OK;
     if (walk->cell.role != GRID_STAGE || walk->stepped || walk->step < 0) return STATUS_OK;
@@ -222,7 +225,7 @@ static void begin_step(struct walk *walk, enum list_name list) {
         if (bucket) memset(bucket, 0, (size_t)buckets * sizeof *bucket);
         walk->grads[g] = (struct grad){.bucket = bucket};
     }
-    walk->counted = walk->reported = walk->stepped = walk->again = NULL;
+    walk->counted = walk->reported = walk->stepped = walk->averaged = walk->again = NULL;
     walk->at = 0;
     walk->peak = walk->live;
     walk->ended = false;
@@ -475,6 +478,7 @@ static enum status prove(const struct program *program, const int64_t *last_samp
                          struct program_proof *out) {
     bool last = program_has_last(program);
     TRY(verify_ahead(program));
+    TRY(verify_apart(program));
     SCOPED_FREE int64_t *loaded = last && !last_samples ? program_last_samples(program) : NULL;
     SCOPED(verifier_free)
     struct verifier verifier = {.program = program,

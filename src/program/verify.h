@@ -49,6 +49,17 @@ int verify_ahead_steps(const struct program *program);
 int verify_micro(const struct walk *walk);
 enum status verify_version(struct walk *walk);
 
+/* Replicas that train apart: what the header says of them; a bucket of what is averaged; in a step,
+ * where the average stands, and that it is there; between steps, each instruction and the end of a
+ * list. */
+enum status verify_apart(const struct program *program);
+enum status verify_sum_average(struct walk *walk, struct verify_bucket *bucket);
+enum status verify_average(struct walk *walk, struct verify_bucket *bucket, int index);
+enum status verify_outer(struct walk *walk);
+enum status verify_outer_done(const struct walk *walk);
+enum status verify_mean(struct walk *walk);
+enum status verify_mean_end(struct walk *walk, enum list_name list);
+
 /* Slots: the facts of the columns "needs" and "gives", each micro-batch once, running statistics;
  * at the end all are free. */
 enum status verify_slot(struct walk *walk);

@@ -102,7 +102,7 @@ static enum status replace(struct walk *walk) {
 
 static enum status restore(struct walk *walk) {
     if (!walk->replaced)
-        return verify_broken(walk, RULE_EVALUATION, nobody, "no STATS_ALL before it");
+        return verify_broken(walk, RULE_EVALUATION, nobody, "no STATS_ALL or STATS_MEAN before it");
     walk->replaced = false;
     return STATUS_OK;
 }
@@ -154,6 +154,7 @@ static enum status collect(struct walk *walk) {
 }
 
 static enum status visit(struct walk *walk) {
+    TRY(verify_mean(walk));
     if (walk->list == LIST_EVAL && (walk->instr->micro != 0 || walk->instr->slot != 0))
         return verify_broken(walk, RULE_EVALUATION, nobody,
                              "a round of evaluation has micro-batch 0 in slot 0 alone");
@@ -165,6 +166,7 @@ static enum status visit(struct walk *walk) {
     case INSTR_OUTPUT: return output(walk);
     case INSTR_REPORT: return report(walk);
     case INSTR_BCAST: return broadcast(walk);
+    case INSTR_STATS_MEAN:
     case INSTR_STATS_ALL: return replace(walk);
     case INSTR_STATS_OWN: return restore(walk);
     case INSTR_OPEN: return save(walk, 0);
@@ -187,6 +189,7 @@ static enum status visit_list(struct walk *walk, enum list_name name) {
         TRY(verify_post(walk));
     }
     TRY(verify_params_at_end(walk));
+    TRY(verify_mean_end(walk, name));
     walk->under_way_count = 0;
     return STATUS_OK;
 }

@@ -196,6 +196,7 @@ static enum status check_summed(const struct walk *walk, const struct verify_buc
 }
 
 static enum status reduce(struct walk *walk, struct verify_bucket *bucket, int index) {
+    if (walk->program->every > 0) return verify_sum_average(walk, bucket);
     TRY(check_summed(walk, bucket, index));
     if (walk->program->sliced)
         return verify_broken(walk, RULE_SLICED, nobody,
@@ -322,7 +323,8 @@ static enum status check_whole(struct walk *walk, struct verify_bucket *bucket, 
         return verify_broken(walk, RULE_JOINED, verify_own(walk, bucket->last),
                              "%s was not joined with the rank that shares it",
                              verify_bucket_name(walk, index, name));
-    if (group_size(&walk->program->grid, GROUP_REPLICAS, 0) > 1 && !bucket->reduced)
+    bool sums = group_size(&walk->program->grid, GROUP_REPLICAS, 0) > 1 && !walk->program->every;
+    if (sums && !bucket->reduced)
         return verify_broken(walk, RULE_REDUCED, verify_own(walk, bucket->last),
                              "%s was not reduced over the replicas",
                              verify_bucket_name(walk, index, name));
@@ -409,6 +411,8 @@ static enum status change(struct walk *walk, struct verify_bucket *bucket, int i
     case INSTR_SUM: return sum(walk, bucket, verify_bucket(walk, instr->other, index));
     case INSTR_REDUCE: return reduce(walk, bucket, index);
     case INSTR_SCATTER: return scatter(walk, bucket, index);
+    case INSTR_DELTA:
+    case INSTR_OUTER: return verify_average(walk, bucket, index);
     case INSTR_NORM: return check_whole(walk, bucket, index);
     case INSTR_STEP: TRY(check_whole(walk, bucket, index)); return check_order(walk, bucket);
     default: return STATUS_OK;
@@ -456,7 +460,9 @@ enum status verify_gradient(struct walk *walk) {
     for (int b = touched.first; b < touched.first + touched.count; b++) {
         struct verify_bucket *bucket = bucket_at(walk, instr->grad, b);
         TRY(check_windows(walk, bucket));
+        bool averages = bucket->average != AVERAGE_NONE;
         TRY(change(walk, bucket, resource_bucket(&walk->map, b)));
+        if (averages && bucket->started) bucket->average = AVERAGE_NONE;
         if (strchr(row->writes, 'g')) bucket->last = instr;
     }
     if (strchr(row->writes, 'g')) mark_changed(walk, instr->grad);
@@ -470,7 +476,8 @@ enum status verify_gradient(struct walk *walk) {
 enum status verify_header_order(const struct verifier *verifier, const int64_t *samples) {
     const struct program *program = verifier->program;
     int each = program->grid.replicas_each;
-    if (group_count(&program->grid, GROUP_PIPELINE) == 1 || program_is_forward(program))
+    if (group_count(&program->grid, GROUP_PIPELINE) == 1 || program_is_forward(program) ||
+        program->every > 0)
         return STATUS_OK;
     struct order_scope all = {0, program->grid.replicas, 0};
     if (order_of_ranks(program, samples) == order_defined(program, samples, all)) return STATUS_OK;

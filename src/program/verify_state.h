@@ -68,8 +68,12 @@ struct verify_slot {
     const struct instr *last; /* that changed it */
 };
 
+/* What a gradient buffer carries of an average: this replica's term; the sum of all; this replica's
+ * parameters, while the mean stands in for them. */
+enum average { AVERAGE_NONE, AVERAGE_FILLED, AVERAGE_SUMMED, AVERAGE_OWN };
 struct verify_bucket {
     bool started, tied, joined, reduced;
+    enum average average;
     int holds;                   /* of a window: which bucket */
     const struct instr *filling; /* of a kept bucket: the first segment of the pass that makes it */
     int count;                   /* gradients of micro-batches in here */
@@ -101,9 +105,6 @@ struct under_way {
     struct pending pending;
 };
 
-struct verifier;
-
-/* One rank's place in its program. */
 /* An operation on a bucket that a rank has posted, where they are done in order. */
 struct ordered {
     struct meeting_group *of;
@@ -112,6 +113,7 @@ struct ordered {
     bool came; /* all before it are done */
 };
 
+/* One rank's place in its program. */
 struct walk {
     struct verifier *verifier;
     const struct program *program;
@@ -133,7 +135,7 @@ struct walk {
     enum list_name list;          /* of `instr` */
     int at;                       /* next instruction of the step */
     const struct instr *instr;    /* now */
-    const struct instr *counted, *reported, *stepped;
+    const struct instr *counted, *reported, *stepped, *averaged;
     struct resource_map map;
     struct under_way *under_way; /* in any order */
     int under_way_count;
@@ -153,19 +155,21 @@ struct walk {
     bool waits, queued, ended;
     struct pending awaited; /* where it waits */
     struct walk *next_waiting;
-    bool broadcast;       /* BCAST stands in its start */
-    int rounds_done;      /* stages of a round of evaluation that are done */
-    int round_stage;      /* the one under way, and */
-    unsigned round_facts; /* how far it is; 0: none */
-    int round_segments;   /* of F, where it is run by segments */
-    int eval_reports;     /* of an evaluation */
-    int outputs;          /* OUTPUTs of a round */
-    int saved;            /* how many of OPEN, WRITE, COMMIT have come */
-    bool replaced;        /* running statistics of another rank stand in for the own */
+    bool broadcast;           /* BCAST stands in its start */
+    int rounds_done;          /* stages of a round of evaluation that are done */
+    int round_stage;          /* the one under way, and */
+    unsigned round_facts;     /* how far it is; 0: none */
+    int round_segments;       /* of F, where it is run by segments */
+    int eval_reports;         /* of an evaluation */
+    int outputs;              /* OUTPUTs of a round */
+    int saved;                /* how many of OPEN, WRITE, COMMIT have come */
+    const struct instr *mean; /* stands in for the own parameters */
+    unsigned means;           /* lists that have MEAN, by bits */
+    bool replaced;            /* running statistics of another rank stand in for the own */
 };
 
-/* What is looked up for every instruction: which operands its row has and may leave out, as bits in
- * the order of operand.def, its facts, and whether it has to do with the loss. */
+/* Looked up for every instruction: its operands and those it may leave out, as bits in the order of
+ * operand.def, its facts, whether it has to do with the loss. */
 struct known_row {
     unsigned operands, optional, needs, gives;
     bool reads_seeds, writes_losses;

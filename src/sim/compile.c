@@ -385,7 +385,7 @@ void sim_compile_chain(const struct sim_input *input, int rank, const struct sim
         if (part > 0) memcpy(compiler.posted, left[behind[part]], bytes);
         if (part == 0)
             compile_first(&compiler, list);
-        else if (shares)
+        else if (shares || own->list[LIST_LAST].count > 0)
             compile_body(&compiler, list);
         if (part < 2) memcpy(left[part], compiler.posted, bytes);
         compiler.first += list->count + 1;

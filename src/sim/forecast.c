@@ -80,6 +80,20 @@ enum status forecast_input(const struct plan *plan, const struct costs *costs,
     return STATUS_OK;
 }
 
+/* Such a step, as if all were. */
+static enum status simulate_averaging(struct forecast *forecast) {
+    struct sim_input input = forecast->input;
+    struct sim_result result;
+    if (input.program->every == 0) return STATUS_OK;
+    SCOPED(program_free) struct program *program = program_of_last(input.program);
+    input.program = program;
+    input.record = false;
+    TRY(sim_run(&input, &result));
+    forecast->averaging = result.step;
+    sim_result_free(&result);
+    return STATUS_OK;
+}
+
 enum status forecast_new(const struct plan *plan, const struct costs *costs, bool apart,
                          struct forecast *out) {
     struct forecast forecast = {.units = costs->units != NULL};
@@ -88,6 +102,7 @@ enum status forecast_new(const struct plan *plan, const struct costs *costs, boo
         forecast.input.program = forecast.round = program_round(plan->program);
     forecast.input.apart = apart;
     enum status status = simulate(&forecast);
+    if (status == STATUS_OK) status = simulate_averaging(&forecast);
     if (status == STATUS_OK) {
         bound(&forecast, plan, costs);
         *out = forecast;

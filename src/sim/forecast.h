@@ -12,9 +12,10 @@ struct forecast {
     struct program *round;  /* of a forward program: its step is a round; else NULL */
     struct sim_result result;
     struct sim_path path; /* empty where there are too many instructions to keep */
-    bool units;           /* times are units of --costs; else ns */
-    double low, high;     /* of the step: 90%; both the step itself where costs are given */
-    double seconds;       /* that the simulator took, from the program to the result */
+    double averaging; /* a step that averages, where replicas train apart in the others; else 0 */
+    bool units;       /* times are units of --costs; else ns */
+    double low, high; /* of the step: 90%; both the step itself where costs are given */
+    double seconds;   /* that the simulator took, from the program to the result */
 };
 
 /* Steps that are run: the last one is the steady state. */

@@ -208,12 +208,22 @@ static int group_index(const struct sim *sim, enum group_family family, int run)
     return is_of_pipelines(family) ? of_pipelines / stages : position;
 }
 
+/* Operations of a group in a rank's step, or in list last, whichever has more. */
+static int operations_of(const struct sim *sim, int g, int run) {
+    const struct instr_list *last =
+        program_list(sim->input->program, sim->share.rank[run], LIST_LAST);
+    int body = sim->run[run].kind->operations[g], count = 0;
+    for (int i = 0; i < last->count; i++)
+        count += instr_row(&last->items[i])->meets == MEETS_GROUP && last->items[i].group == g;
+    return count > body ? count : body;
+}
+
 static void join(struct sim *sim, int g, int first, int run) {
     int index = group_index(sim, sim->input->program->group[g], run);
     sim->run[run].group[g] = index < 0 ? -1 : first + index;
     if (index < 0) return;
     struct sim_group *group = &sim->group[first + index];
-    int64_t least = 3 * (int64_t)sim->run[run].kind->operations[g] + 2;
+    int64_t least = 3 * (int64_t)operations_of(sim, g, run) + 2;
     group->members++;
     if (least > group->mask) group->mask = least;
 }

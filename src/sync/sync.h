@@ -12,6 +12,7 @@ struct sync_config {
     unsigned sliced;     /* zero: SLICED_..., what each replica holds a slice of */
     const bool *kept;    /* zero: per stage, its last bucket is gathered once a step; NULL: none */
     const int *prefetch; /* zero: per stage, buckets of parameters gathered ahead; NULL: one */
+    int every;           /* local: steps from one average to the next */
 };
 
 struct sync_policy {
@@ -21,6 +22,7 @@ struct sync_policy {
     const char *implied_by;  /* the one of them that stands for --sync of its name; or NULL */
     const char *whole; /* replicas hold slices (--zero-stage); the policy where nothing is left to
                           slice. NULL: each holds everything */
+    bool apart;        /* replicas have parameters of their own between averages */
     /* Local. Changes the program in place; stage s has buckets[s] buckets from then on. */
     enum status (*insert)(struct program *program, const struct sync_config *config);
 };

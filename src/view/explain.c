@@ -41,9 +41,9 @@ static int slot_count(const struct plan *plan) {
     return sizes_slot(plan->sizes, plan->chunk_count, 0);
 }
 
-static int64_t sent_bytes(const struct plan *plan) {
+static int64_t sent_bytes_in(const struct plan *plan, enum list_name list) {
     const struct program *program = plan->program;
-    const struct instr_list *body = program_list(program, plan->config.rank, LIST_BODY);
+    const struct instr_list *body = program_list(program, plan->config.rank, list);
     int64_t bytes = 0, members = group_size(&program->grid, GROUP_REPLICAS, 0);
     for (int i = 0; i < body->count; i++) {
         const struct instr *instr = &body->items[i];
@@ -55,6 +55,12 @@ static int64_t sent_bytes(const struct plan *plan) {
         if (ways) bytes += ways * state_bytes(buckets->items[instr->bucket].elements);
     }
     return bytes / members * (members - 1);
+}
+
+/* Of a step in the mean. */
+static int64_t sent_bytes(const struct plan *plan) {
+    int every = plan->program->every;
+    return every > 0 ? sent_bytes_in(plan, LIST_LAST) / every : sent_bytes_in(plan, LIST_BODY);
 }
 
 /* The side of a vision transformer's patches; 0: the model is none. */
@@ -243,7 +249,15 @@ static void print_traffic(const struct planned_run *planned, FILE *out) {
     text_size(crossing_bytes(plan), crossing);
     text_size(reduced_bytes(plan), reduced);
     if (plan->config.ranks == 1) return;
-    if (grid->stages == 1)
+    if (plan->program->every > 0)
+        row(out, "traffic",
+            "replicas average %s of parameters every %d steps (--sync %s)%s; each rank sends %s "
+            "then%s%s",
+            reduced, plan->program->every, sync->name, order,
+            text_size(sent_bytes_in(plan, LIST_LAST), sent),
+            grid->stages > 1 ? "; each pipeline sends from stage to stage, a step, " : "",
+            grid->stages > 1 ? crossing : "");
+    else if (grid->stages == 1)
         row(out, "traffic", "replicas %s %s of %s a step (--sync %s) in %s%s; each rank sends %s",
             sync->verb, reduced, sync->what, sync->name,
             text_count(bucket_count(plan), "bucket", buckets), order,

@@ -190,6 +190,19 @@ static void name_step(const struct view_forecast *view, char *text, size_t bytes
         snprintf(text, bytes, ", step %d of a run: laws change from step to step", FORECAST_STEPS);
 }
 
+/* Of replicas that train apart: the step that averages, and what that makes of all. */
+static void print_averaging(const struct view_forecast *view, int columns, FILE *out) {
+    double averaging = view->forecast.averaging, step = view->forecast.result.step;
+    int every = view->planned->plan->program->every;
+    char longer[TEXT_BYTES], mean[TEXT_BYTES];
+    if (every == 0) return;
+    SCOPED_FREE char *words =
+        mem_format("each step of %d averages and takes %s, so a step takes %s in the mean", every,
+                   time_text(view, averaging, longer),
+                   time_text(view, step + (averaging - step) / every, mean));
+    text_entry(out, "average", columns, words);
+}
+
 static void print_step(const struct view_forecast *view, FILE *out) {
     const struct forecast *forecast = &view->forecast;
     char step[TEXT_BYTES], low[TEXT_BYTES], high[TEXT_BYTES], first[TEXT_BYTES], rate[TEXT_BYTES],
@@ -240,6 +253,7 @@ void view_forecast_print_row(const struct view_forecast *view, FILE *out) {
                                          time_text(view, forecast->result.step, step),
                                          range ? range : "", idle ? idle : "");
     text_entry(out, "time", NAME_COLUMNS, words);
+    print_averaging(view, NAME_COLUMNS, out);
     print_unequal(view, NAME_COLUMNS, out);
     print_clip(view, NAME_COLUMNS, out);
 }
@@ -341,6 +355,7 @@ void view_forecast_print(const struct view_forecast *view, FILE *out) {
     print_costs(view, out);
     print_laws(view, out);
     print_step(view, out);
+    print_averaging(view, VIEW_NAME_COLUMNS, out);
     print_unequal(view, VIEW_NAME_COLUMNS, out);
     row(out, "bubble",
         "%.1f%% of the ranks' time is no forward or backward pass; %.1f%% between a rank's first "

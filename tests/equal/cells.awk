@@ -253,6 +253,32 @@ function print_overlaps(    i, j, grid, part, way, models, count) {
     print overlap("pipedream", 3, 1, 1, "vit-micro", "--dropout 0.2", "--dropout 0.2")
 }
 
+# Replicas that train apart, held against a replay of the formulas; with rate 1 and no momentum also against their mean. The last
+# step is one that averages, or not.
+function apart(schedule, stages, replicas, micros, every, steps, model, many, one,    batch, line) {
+    batch = batch_of(replicas, micros)
+    line = "--model " model " --data " data_of(model, 4 * batch) " --steps " steps " --drop-last --device " device
+    print stages * replicas " " line " --batch " batch " --strategy diloco --schedule " schedule (stages > 1 ? " --stages " stages " --replicas " replicas : "") \
+        " --micro-batches " micros " --sync-every " every (many ? " " many : "") " | " (device == "late" || device == "cuda" ? "refused" : \
+        "replay " line " --batch " batch / replicas " --deal 1x" micros (one ? " " one : ""))
+}
+
+function print_apart(    i, j, way, other, models, count) {
+    count = split("mlp resnet8 vit-micro bert-tiny", models)
+    way[0] = ""; way[1] = "--clock virtual"; way[2] = "--outer-optimizer sgd --outer-lr 1"
+    way[3] = "--optimizer adam"; way[4] = "--outer-lr 0.5 --outer-momentum 0.5 --clip 0.1"; way[5] = "--clock virtual --hetero base=1ms,slow=0:2"
+    other[3] = "--optimizer adam"; other[4] = "--clip 0.1"
+    for (i = 1; i <= count; i++)
+        for (j = 0; j < 6; j++) {
+            if (set == "cover" && (i + j) % 3 != 0) continue
+            apart("single", 1, 2 + j % 3, 1 + i % 2, 2 + i % 3, 7, models[i], way[j], other[j])
+            if (i != 2 || j < 3) apart(j % 2 ? "gpipe" : "1f1b", 2, 2, 3, 3, 6, models[i], way[j], other[j])
+        }
+    apart("single", 1, 3, 1, 1, 5, "resnet8", way[2], "")
+    apart("interleaved", 2, 2, 4, 4, 5, "vit-micro", "", "")
+    apart("zbv", 2, 2, 4, 2, 5, "gpt2-nano", "", "")
+}
+
 # Stages that a rank has, from the schedule's own file.
 function chunks_of(file,    line, count) {
     while ((getline line <file) > 0)
@@ -302,4 +328,5 @@ END {
     print_bare()
     print_large()
     print_overlaps()
+    print_apart()
 }

@@ -13,6 +13,12 @@ void replay_note(const struct plan *plan, struct replay_rule *rule) {
     rule->stages = plan->config.grid.stages;
     rule->two_versions = strcmp(plan->config.schedule, "pipedream-2bw") == 0;
     rule->vertical_sync = plan->config.vertical_sync;
+    rule->every = plan->program->every;
+    rule->replicas = plan->config.replicas;
+    rule->outer_lr = plan->config.outer.lr;
+    rule->outer_momentum = plan->config.outer.momentum;
+    rule->batch = plan->config.batch;
+    rule->steps_per_epoch = plan->config.steps_per_epoch;
     if (!rule->stage_of) rule->stage_of = MEM_ARRAY(int, layout->param_count + 1);
     for (int p = 0; p < layout->param_count; p++)
         if (state_holds(&layout->params[p])) rule->stage_of[p] = plan->config.cell.position;

@@ -16,6 +16,10 @@ struct replay_rule {
     int stages;
     int *stage_of; /* per parameter; the caller frees it */
     bool two_versions, vertical_sync;
+    /* Of replicas that train apart: */
+    int every, replicas; /* steps from one average to the next; 0: they do not */
+    float outer_lr, outer_momentum;
+    int64_t batch, steps_per_epoch;
 };
 
 /* Local. Adds what the plan of a rank knows. */
@@ -23,5 +27,8 @@ void replay_note(const struct plan *plan, struct replay_rule *rule);
 /* Local, blocking. Trains by a plan of one device. */
 enum status replay_train(const struct plan *plan, const struct replay_rule *rule,
                          struct answer *out);
+/* Local, blocking. The same of replicas that train apart, by a plan of one of them, which it
+ * changes. The loss may round otherwise. */
+enum status replay_local(struct plan *plan, const struct replay_rule *rule, struct answer *out);
 
 #endif

@@ -16,9 +16,11 @@ static size_t statistics_bytes(const struct rank *rank) {
 }
 
 /* Sliced parameters are made by each for itself, and not given. */
-static void take_params(const struct world *world, struct rank *rank, const struct rank *first) {
-    for (int b = 0; b < rank->bucket_count && !world_slices(world, SLICED_PARAMS); b++)
-        memcpy(rank->params[b].own, first->params[b].own, sizeof first->params[b].own);
+static void take_params(const struct world *world, struct rank *rank, const value *given) {
+    for (int b = 0; b < rank->bucket_count && !world_slices(world, SLICED_PARAMS); b++) {
+        memcpy(rank->params[b].own, given + b * MOST_SLICES, sizeof rank->params[b].own);
+        rank->params[b].common = rank->params[b].own[0];
+    }
 }
 
 /* The first member may have gone on when another takes what it gave. */
@@ -27,8 +29,11 @@ static void give_first(const struct world *world, const struct rank *rank,
     struct meeting_group *group = group_here(world, rank, instr->group);
     struct meeting *meeting = &group->items[rank->posted[instr->group] - 1];
     if (group_place(world, rank, instr->group) > 0 || meeting->first) return;
-    meeting->first = MEM_ARRAY(value, rank->bucket_count + 1);
+    meeting->first = MEM_ARRAY(value, (1 + MOST_SLICES) * rank->bucket_count + 1);
     memcpy(meeting->first, rank->statistics, statistics_bytes(rank));
+    for (int b = 0; b < rank->bucket_count; b++)
+        memcpy(meeting->first + rank->bucket_count + b * MOST_SLICES, rank->params[b].own,
+               sizeof rank->params[b].own);
 }
 
 static bool take_first(struct world *world, struct rank *rank, const struct instr *instr,
@@ -37,7 +42,7 @@ static bool take_first(struct world *world, struct rank *rank, const struct inst
     if (first->cell.position != rank->cell.position || first->bucket_count != rank->bucket_count)
         return world_wrong(world, "the arrays of another stage");
     if (instr->op == INSTR_BCAST) {
-        take_params(world, rank, first);
+        take_params(world, rank, meeting->first + rank->bucket_count);
     } else {
         memcpy(rank->replaced, rank->statistics, statistics_bytes(rank));
         rank->is_replaced = true;
@@ -100,10 +105,13 @@ bool run_standing(struct world *world, struct rank *rank, const struct instr *in
     const struct meeting *meeting =
         group_meet(world, rank, instr->group, MEETING_STANDING + instr->op, detail, given);
     if (posts && gives && !world->wrong) give_first(world, rank, instr);
+    if (posts && instr->op == INSTR_STATS_MEAN && !world->wrong)
+        give_statistics(world, rank, instr);
     if (!meeting) return false;
     switch ((enum instr_op)instr->op) {
     case INSTR_BCAST:
     case INSTR_STATS_ALL: return take_first(world, rank, instr, meeting);
+    case INSTR_STATS_MEAN: return take_statistics(world, rank, instr, meeting);
     case INSTR_COLLECT: return collect(world, rank, instr, meeting);
     case INSTR_OPEN:
     case INSTR_COMMIT:
@@ -129,6 +137,8 @@ bool run_write(struct world *world, struct rank *rank, const struct instr *instr
             if (slices_value(slices, world->slices) != want->params[want->first[stage] + b])
                 return world_wrong(world, "writes other parameters");
         }
+        if (world->program->every > 0 && statistics_of(rank, c) != want->mean_statistics[stage])
+            return world_wrong(world, "writes other statistics");
     }
     rank->saved = WRITTEN;
     return true;

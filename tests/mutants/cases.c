@@ -35,6 +35,7 @@ struct deal {
     bool tied;   /* the first stage and the last share a bucket */
     bool clips;  /* the update awaits the norm */
     bool vertical_sync;
+    int every; /* replicas train apart; 0: they do not */
 };
 
 static struct grid grid_of(const struct deal *deal) {
@@ -131,9 +132,12 @@ static struct program *build(const char *schedule, const struct deal *deal,
         build_auto(&config, &program);
     else
         CHECK(schedule_build(schedule, &config, &program) == STATUS_OK, "%s", schedule);
-    struct sync_config sync = {
-        .buckets = buckets, .sliced = deal->sliced, .kept = kept, .prefetch = ahead};
-    const char *policy = deal->sliced ? "zero" : "allreduce";
+    struct sync_config sync = {.buckets = buckets,
+                               .sliced = deal->sliced,
+                               .kept = kept,
+                               .prefetch = ahead,
+                               .every = deal->every};
+    const char *policy = deal->sliced ? "zero" : deal->every ? "local" : "allreduce";
     CHECK(sync_insert(policy, program, &sync) == STATUS_OK, "%s", policy);
     return program;
 }
@@ -143,11 +147,12 @@ static void name(const char *schedule, const struct deal *deal, struct case_of *
     if (deal->sliced)
         snprintf(more, sizeof more, " sliced %s ahead %d%s", sliced_name(deal->sliced),
                  deal->prefetch, deal->kept ? " kept" : "");
-    snprintf(one->name, sizeof one->name, "%s S%d V%d R%d M%d %s%s%s%s again %s%s%s last %d",
+    snprintf(one->name, sizeof one->name, "%s S%d V%d R%d M%d %s%s%s%s again %s%s%s%s last %d",
              schedule, deal->stages, deal->chunks, deal->replicas, deal->micros,
              sum_order_name(deal->sum), deal->shares ? " sync-bn" : "",
              deal->one_rank ? " one rank" : "", more, recompute_policy_name(deal->recompute),
-             deal->tied ? " tied" : "", deal->clips ? " clip" : "", deal->last);
+             deal->tied ? " tied" : "", deal->clips ? " clip" : "", deal->every ? " apart" : "",
+             deal->last);
 }
 
 /* Every other case clips, but those whose steps overlap. */
@@ -314,6 +319,26 @@ static void add_overlapping(struct all *all, const char *schedule) {
     }
 }
 
+/* Replicas that train apart, whole steps alone. */
+static void add_apart(struct all *all) {
+    static const struct {
+        const char *schedule;
+        struct deal deal;
+    } ways[] = {{"single", {.stages = 1, .chunks = 1, .replicas = 2, .micros = 1}},
+                {"single", {.stages = 1, .chunks = 1, .replicas = 3, .micros = 2}},
+                {"gpipe", {.stages = 2, .chunks = 1, .replicas = 2, .micros = 2}},
+                {"1f1b", {.stages = 2, .chunks = 1, .replicas = 3, .micros = 2}},
+                {"interleaved", {.stages = 2, .chunks = 2, .replicas = 2, .micros = 2}},
+                {"zbv", {.stages = 2, .chunks = 2, .replicas = 2, .micros = 2, .v_shape = true}}};
+    for (size_t i = 0; i < 4 * sizeof ways / sizeof ways[0]; i++) {
+        struct deal deal = ways[i / 4].deal;
+        deal.every = 2 + (int)i % 3;
+        deal.tied = i % 4 >= 2 && deal.stages > 1;
+        if (i % 4 == 3) deal.recompute = RECOMPUTE_ALWAYS;
+        add_case(all, ways[i / 4].schedule, &deal);
+    }
+}
+
 static void add_auto(struct all *all) {
     static const struct deal deals[] = {
         {.stages = 2, .chunks = 1, .replicas = 2, .micros = 3},
@@ -328,6 +353,7 @@ static void add_auto(struct all *all) {
 struct case_of *cases_all(int *count) {
     struct all all = {0};
     add_flat(&all);
+    add_apart(&all);
     for (int i = 0; i < pipeline_count(); i++) {
         const struct pipeline_schedule *schedule = pipeline_at(i);
         if (schedule->older) {

@@ -85,7 +85,9 @@ static void compare_stage(struct world *world, const struct rank *rank, int chun
         const struct param_bucket *params = &rank->params[bucket_index(rank, chunk, b)];
         bool own = sliced || params->posted.instr; /* gathers may still be under way */
         value now = own ? params->own[rank->slice] : slices_value(params->own, world->slices);
-        if (now != want->params[want->first[stage] + b]) world_wrong(world, "other parameters");
+        const value *wanted =
+            want->apart ? want->own + rank->cell.first_replica * want->buckets : want->params;
+        if (now != wanted[want->first[stage] + b]) world_wrong(world, "other parameters");
     }
     const struct turn *turn = &world->turn[rank->phase];
     if (world->overlaps && turn->body < turn->end - 1) return; /* forwards are ahead */
@@ -106,6 +108,18 @@ static void compare_losses(struct world *world, const struct rank *rank, value w
     if (rank->heard != heard) world_wrong(world, "not all ranks were heard");
 }
 
+/* At the end of the training. */
+static void compare_mean(struct world *world, const struct rank *rank, int chunk,
+                         const struct reference *want) {
+    int stage = grid_stage(&world->program->grid, rank->cell.position, chunk);
+    for (int b = 0; b < rank->own->chunk[chunk].buckets; b++)
+        if (slices_value(rank->params[bucket_index(rank, chunk, b)].own, world->slices) !=
+            want->params[want->first[stage] + b])
+            world_wrong(world, "ends with other parameters than the mean");
+    if (statistics_of(rank, chunk) != want->mean_statistics[stage])
+        world_wrong(world, "ends with other statistics than the mean");
+}
+
 /* What a rank has behind a list, against one device. */
 static void compare(struct world *world, struct rank *rank) {
     const struct reference *want = &world->at[rank->step];
@@ -115,6 +129,10 @@ static void compare(struct world *world, struct rank *rank) {
         compare_losses(world, rank, want->evaluation);
         if (rank->is_replaced) world_wrong(world, "ends with the statistics of another");
     }
+    if (rank->list == LIST_SAVE && rank->is_replaced)
+        world_wrong(world, "ends with the statistics of another");
+    for (int c = 0; c < rank->chunks && rank->list == LIST_DRAIN && want->apart; c++)
+        compare_mean(world, rank, c, want);
     if (rank->list == LIST_SAVE) {
         if (rank->saved != 3) world_wrong(world, "saves nothing");
         rank->saved = 0;
@@ -130,8 +148,10 @@ static void compare(struct world *world, struct rank *rank) {
 
 static void compare_norms(struct world *world, const struct rank *rank) {
     for (int s = 0; s < world->step_count; s++)
-        if (rank->norms[s] != (world->overlaps ? world->at[s + 1].stage_norm[rank->cell.position]
-                                               : world->at[s + 1].norm))
+        if (rank->norms[s] != (world->at[s + 1].apart
+                                   ? world->at[s + 1].replica_norm[rank->cell.first_replica]
+                               : world->overlaps ? world->at[s + 1].stage_norm[rank->cell.position]
+                                                 : world->at[s + 1].norm))
             world_wrong(world, "another norm");
 }
 
@@ -227,6 +247,7 @@ static void reference_steps(const struct world *world, int count, struct referen
     for (; count > 0 && world->overlaps; count--) reference_step(reference, NULL);
     for (int p = 0; count > 0; p++) {
         if (!list_is_step(world->phases[p])) continue;
+        reference->averages = world->phases[p] == LIST_LAST;
         reference_step(reference, world->phases[p] == LIST_LAST ? world->samples : NULL);
         count--;
     }

@@ -27,6 +27,7 @@ struct program *mutant_copy(const struct program *program) {
     copy->group_count = program->group_count;
     copy->credits = program->credits;
     copy->ahead = program->ahead;
+    copy->every = program->every;
     copy->sliced = program->sliced;
     copy->lasting = program->lasting;
     memcpy(copy->tie, program->tie, sizeof copy->tie);
@@ -214,6 +215,12 @@ static bool change_header(struct spot *spot) {
         if (now < 0) return false;
         program->ahead = now;
         snprintf(spot->what, 160, "ahead %d instead of %d", now, old);
+        return true;
+    }
+    if (program->every > 0 && dice_roll(spot->dice, 4) == 0) {
+        old = program->every, now = dice_roll(spot->dice, 2) ? 0 : old + 1;
+        program->every = now;
+        snprintf(spot->what, 160, "every %d instead of %d", now, old);
         return true;
     }
     bool can = true;

@@ -309,10 +309,16 @@ bool rank_run(struct world *world, struct rank *rank, const struct instr *instr)
     case INSTR_BCAST:
     case INSTR_MEET:
     case INSTR_STATS_ALL:
+    case INSTR_STATS_MEAN:
     case INSTR_OPEN:
     case INSTR_COLLECT:
     case INSTR_COMMIT: return run_standing(world, rank, instr);
     case INSTR_STATS_OWN: return run_restore(world, rank, instr);
+    case INSTR_DELTA:
+    case INSTR_OUTER:
+    case INSTR_TAKE:
+    case INSTR_MEAN:
+    case INSTR_OWN: return run_average(world, rank, instr);
     case INSTR_WRITE: return run_write(world, rank, instr);
     case INSTR_OUTPUT: return world_wrong(world, "an output of a program with steps");
     default: return world_wrong(world, "an instruction that the judge does not know");

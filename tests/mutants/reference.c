@@ -122,6 +122,18 @@ value reference_tied(const value *uses, int count) {
     return value_tied(sum);
 }
 
+value reference_delta(value common, value own) {
+    return value_of(VALUE_DELTA, common, own);
+}
+
+value reference_outer(value common, value sum) {
+    return value_of(VALUE_OUTER, common, sum);
+}
+
+value reference_mean(value sum) {
+    return value_of(VALUE_MEAN, sum, 0);
+}
+
 /* --- a step --- */
 
 struct reference reference_new(const struct program *program, bool shares,
@@ -138,6 +150,9 @@ struct reference reference_new(const struct program *program, bool shares,
                                   .shape = MEM_ARRAY(struct stage_shape, stages),
                                   .first = MEM_ARRAY(int, stages + 1),
                                   .overlaps = program->ahead > 0,
+                                  .apart = program->every > 0,
+                                  .mean_statistics = MEM_ARRAY(value, stages),
+                                  .replica_norm = MEM_ARRAY(value, grid->replicas),
                                   .older = MEM_ARRAY(int, stages),
                                   .stage_norm = MEM_ARRAY(value, stages),
                                   .statistics = MEM_ARRAY(value, stages * grid->replicas)};
@@ -154,6 +169,12 @@ struct reference reference_new(const struct program *program, bool shares,
             reference.params[reference.first[s] + b] =
                 reference_params(program, grid_owner(grid, s, 0), s, b);
     }
+    reference.common = MEM_ARRAY(value, reference.buckets + 1);
+    reference.own = MEM_ARRAY(value, grid->replicas * reference.buckets + 1);
+    for (int r = 0; r < grid->replicas; r++)
+        memcpy(reference.own + r * reference.buckets, reference.params,
+               (size_t)reference.buckets * sizeof(value));
+    memcpy(reference.common, reference.params, (size_t)reference.buckets * sizeof(value));
     return reference;
 }
 
@@ -165,6 +186,10 @@ void reference_free(struct reference *reference) {
     free(reference->older);
     free(reference->stage_norm);
     free(reference->past);
+    free(reference->own);
+    free(reference->common);
+    free(reference->mean_statistics);
+    free(reference->replica_norm);
 }
 
 static bool present(const struct reference *reference, int micro) {
@@ -211,6 +236,13 @@ static value read_older(const struct reference *reference, int stage) {
     int version = reference->step - reference->older[stage];
     return read_params(reference, stage,
                        reference->past + (version < 0 ? 0 : version) * reference->buckets);
+}
+
+/* By the replica of a micro-batch. */
+static value read_for(const struct reference *reference, int stage, int micro) {
+    if (!reference->apart) return read_older(reference, stage);
+    return read_params(reference, stage,
+                       reference->own + micro / reference->micros * reference->buckets);
 }
 
 struct step {
@@ -322,7 +354,7 @@ static value gradient_of(const struct reference *reference, const struct step *s
 
 static value seed_of(const struct reference *reference, int micro) {
     value seed = 0;
-    if (reference->overlaps) return reference_labels(micro / reference->micros);
+    if (reference->overlaps || reference->apart) return reference_labels(micro / reference->micros);
     for (int r = 0; r < reference->grid.replicas; r++) seed += reference_labels(r);
     return seed;
 }
@@ -330,14 +362,14 @@ static value seed_of(const struct reference *reference, int micro) {
 static void run_forward(struct reference *reference, struct step *step) {
     reference->losses = 0;
     for (int s = 0; s < reference->stages; s++) {
-        value *forward = step->forward + s * step->total, read = read_older(reference, s);
+        value *forward = step->forward + s * step->total;
         int number = reference->overlaps ? reference->step : 0;
         for (int m = 0; m < step->total; m++)
             step->pass[m] = reference_pass(s, reference_samples(m, number), step->input[m]);
         for (int m = 0; m < step->total; m++) {
             if (!present(reference, m)) continue;
-            forward[m] =
-                reference_forward(step->pass[m], read, shared_by(reference, step->pass, m));
+            forward[m] = reference_forward(step->pass[m], read_for(reference, s, m),
+                                           shared_by(reference, step->pass, m));
             step->input[m] = value_of(VALUE_OUTPUT, forward[m], 0);
             if (s == reference->stages - 1) reference->losses += reference_loss(forward[m]);
         }
@@ -350,13 +382,13 @@ static void run_backward(struct reference *reference, struct step *step) {
     for (int m = 0; m < step->total; m++) step->gradient[m] = seed_of(reference, m);
     for (int s = reference->stages - 1; s >= 0; s--) {
         const value *forward = step->forward + s * step->total;
-        value *kept = step->kept + s * step->total, read = read_older(reference, s);
+        value *kept = step->kept + s * step->total;
         for (int m = 0; m < step->total; m++)
             step->pass[m] = reference_pass(s, forward[m], step->gradient[m]);
         for (int m = 0; m < step->total; m++) {
             kept[m] =
                 reference_kept(forward[m], step->gradient[m], shared_by(reference, step->pass, m));
-            step->gradient[m] = reference_input_gradient(kept[m], read);
+            step->gradient[m] = reference_input_gradient(kept[m], read_for(reference, s, m));
         }
     }
 }
@@ -382,16 +414,83 @@ static void update(struct reference *reference, const struct step *step) {
     free(gradient);
 }
 
-/* With the statistics of replica 0. */
+/* --- replicas that train apart --- */
+
+static value replica_gradient(const struct reference *reference, const struct step *step,
+                              int replica, int stage, int bucket) {
+    const struct program_tie *tie = program_tie_at(reference->program, stage, bucket);
+    struct leaves of = leaves_of(reference, step, stage, bucket);
+    if (!tie || !tie_is_apart(tie)) return replica_sum(&of, replica);
+    of = leaves_of(reference, step, tie->stage, tie->bucket);
+    struct leaves second = leaves_of(reference, step, tie->other, tie->other_bucket);
+    return value_sum(replica_sum(&of, replica), replica_sum(&second, replica));
+}
+
+static void update_replica(struct reference *reference, const struct step *step, int replica) {
+    int slices = group_size(&reference->grid, GROUP_REPLICAS, 0);
+    value squares = 0, *gradient = MEM_ARRAY(value, reference->buckets),
+          *own = reference->own + replica * reference->buckets;
+    for (int s = 0; s < reference->stages; s++)
+        for (int b = 0; b < reference->shape[s].buckets; b++) {
+            value *of = &gradient[reference->first[s] + b];
+            *of = replica_gradient(reference, step, replica, s, b);
+            for (int i = 0; i < slices && !reference_is_copy(reference->program, s, b); i++)
+                squares += reference_squares(s, b, i, *of);
+        }
+    reference->replica_norm[replica] = value_of(VALUE_NORM, squares, 0);
+    value scale = reference->clips
+                      ? reference_scale(reference->replica_norm[replica], reference->losses)
+                      : VALUE_NONE;
+    for (int b = 0; b < reference->buckets; b++)
+        own[b] = reference_updated(own[b], gradient[b], scale);
+    free(gradient);
+}
+
+/* By the fixed tree over the replicas. */
+static value sum_of(const struct reference *reference, int bucket, bool delta) {
+    int replicas = reference->grid.replicas;
+    value *term = MEM_ARRAY(value, replicas);
+    for (int r = 0; r < replicas; r++) {
+        term[r] = reference->own[r * reference->buckets + bucket];
+        if (delta) term[r] = reference_delta(reference->common[bucket], term[r]);
+    }
+    value sum = value_tree(term, replicas);
+    free(term);
+    return sum;
+}
+
+static void average(struct reference *reference) {
+    for (int b = 0; b < reference->buckets && reference->averages; b++) {
+        reference->common[b] = reference_outer(reference->common[b], sum_of(reference, b, true));
+        for (int r = 0; r < reference->grid.replicas; r++)
+            reference->own[r * reference->buckets + b] = reference->common[b];
+    }
+    for (int b = 0; b < reference->buckets; b++)
+        reference->params[b] = reference_mean(sum_of(reference, b, false));
+    for (int s = 0; s < reference->stages; s++) {
+        reference->mean_statistics[s] = 0;
+        for (int r = 0; r < reference->grid.replicas; r++)
+            reference->mean_statistics[s] =
+                value_of(VALUE_MEAN, reference->mean_statistics[s],
+                         reference->statistics[r * reference->stages + s]);
+    }
+}
+
+static void update_apart(struct reference *reference, const struct step *step) {
+    for (int r = 0; r < reference->grid.replicas; r++) update_replica(reference, step, r);
+    average(reference);
+}
+
+/* With the statistics of replica 0, or the mean of those that train apart. */
 static void evaluate(struct reference *reference) {
     int pipelines = group_count(&reference->grid, GROUP_PIPELINE);
     reference->evaluation = 0;
     for (int i = 0; i < pipelines * ROUNDS; i++) {
         value samples = reference_round(i / ROUNDS, i % ROUNDS), input = 0, forward = 0;
         for (int s = 0; s < reference->stages; s++) {
-            forward = reference_evaluated(reference_pass(s, samples, input),
-                                          read_params(reference, s, reference->params),
-                                          reference->statistics[s]);
+            forward = reference_evaluated(
+                reference_pass(s, samples, input), read_params(reference, s, reference->params),
+                reference->apart ? reference->mean_statistics[s] : reference->statistics[s]);
             input = value_of(VALUE_OUTPUT, forward, 0);
         }
         reference->evaluation += reference_loss(forward);
@@ -415,7 +514,10 @@ void reference_step(struct reference *reference, const int64_t *samples) {
                         .input = MEM_ARRAY(value, total)};
     run_forward(reference, &step);
     run_backward(reference, &step);
-    update(reference, &step);
+    if (reference->apart)
+        update_apart(reference, &step);
+    else
+        update(reference, &step);
     reference->step++;
     evaluate(reference);
     free(step.forward);

@@ -30,6 +30,11 @@ struct reference {
     value *statistics;              /* running, per replica and stage: now */
     value norm, losses, evaluation; /* of the last step; of an evaluation behind it */
     value *stage_norm;              /* per stage: of its own gradients */
+    /* Where replicas train apart `params` are their mean, and: */
+    bool apart, averages;   /* the next step averages */
+    value *own, *common;    /* per replica, then per bucket: now; per bucket */
+    value *mean_statistics; /* per stage */
+    value *replica_norm;    /* per replica: of the last step */
     int stages, buckets;
     bool overlaps; /* losses and labels are a replica's own, and samples differ from step to step */
     int step;      /* so many were made */
@@ -62,6 +67,9 @@ value reference_kept(value forward, value gradient, value shared);
 value reference_input_gradient(value kept, value params);
 value reference_squares(int stage, int bucket, int slice, value gradient);
 value reference_updated(value params, value gradient, value scale);
+value reference_delta(value common, value own);
+value reference_outer(value common, value sum);
+value reference_mean(value sum);
 value reference_scale(value norm, value losses); /* of clipping */
 
 /* Local. The shape of a stage whose rank has these sizes. */

@@ -30,7 +30,10 @@ enum value_kind {
     VALUE_RANK,
     VALUE_USES,
     VALUE_SLICES,
-    VALUE_EVALUATED
+    VALUE_EVALUATED,
+    VALUE_DELTA,
+    VALUE_OUTER,
+    VALUE_MEAN
 };
 
 /* Local. The expression `kind` of two others; chain calls for more. */

@@ -30,6 +30,7 @@ struct bucket {
 /* Of parameters: slice by slice what the rank holds, and what it gathered. */
 struct param_bucket {
     value own[MOST_SLICES], whole[MOST_SLICES], collected[MOST_SLICES];
+    value common;            /* of all replicas, where they train apart */
     value older[MOST_OLDER]; /* before the last update, the one before that ... */
     bool there;              /* gathered, and not freed */
     struct under_way posted;
@@ -149,6 +150,11 @@ bool run_free(struct world *world, struct rank *rank, const struct instr *instr)
 bool run_call(struct world *world, struct rank *rank, const struct instr *instr);
 bool run_standing(struct world *world, struct rank *rank, const struct instr *instr);
 bool run_write(struct world *world, struct rank *rank, const struct instr *instr);
+/* ... of replicas that train apart; statistics that each gives, and their mean. */
+bool run_average(struct world *world, struct rank *rank, const struct instr *instr);
+void give_statistics(const struct world *world, const struct rank *rank, const struct instr *instr);
+bool take_statistics(struct world *world, struct rank *rank, const struct instr *instr,
+                     const struct meeting *meeting);
 bool run_restore(struct world *world, struct rank *rank, const struct instr *instr);
 bool rank_run(struct world *world, struct rank *rank, const struct instr *instr);
 

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/blend.h"
 #include "backend/cpu/cpu.h"
 #include "backend/host.h"
 #include "base/log.h"
@@ -365,6 +366,7 @@ const struct backend backend_cpu = {
     .copy_out = host_copy,
     .array_copy = host_array_copy,
     .array_fill = cpu_array_fill,
+    .blend = &backend_host_blend,
     .array_add = cpu_array_add,
     .array_squares = cpu_array_squares,
     .array_sum = host_array_sum,

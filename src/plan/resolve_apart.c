@@ -1,0 +1,58 @@
+/* Strategies whose replicas have parameters of their own between averages: what cannot go with them
+ * is refused with a way out, and what follows from them is decided. Also which devices train so, or
+ * without a flush. */
+#include <string.h>
+
+#include "backend/backend.h"
+#include "base/log.h"
+#include "plan/resolve.h"
+
+static enum status refuse(const struct run_config *config, const char *option, const char *why,
+                          const char *way) {
+    return fail(STATUS_USAGE, "%s: with --sync %s replicas train apart, and %s\n  %s", option,
+                config->sync, why, way);
+}
+
+static enum status check_options(const struct options *options, const struct run_config *config) {
+    if (options->sync_bn)
+        return refuse(config, "--sync-bn", "do not meet inside a pass",
+                      "no --sync-bn, or --sync allreduce");
+    if (config->dtype == DTYPE_F16 || strcmp(options->dtype, "f16") == 0)
+        return refuse(config, "--dtype f16", "have no loss scale in common", "--dtype bf16 or f32");
+    if (config->overlaps)
+        return fail(STATUS_USAGE,
+                    "--sync %s: schedule %s is never flushed, and an average every %d steps would "
+                    "drain it\n  --schedule 1f1b",
+                    config->sync, config->schedule, config->sync_every);
+    return STATUS_OK;
+}
+
+static struct outer_config outer_of(const struct options *options) {
+    bool sgd = strcmp(options->outer_optimizer, "sgd") == 0;
+    return (struct outer_config){.lr = (float)options->outer_lr,
+                                 .momentum = sgd ? 0 : (float)options->outer_momentum};
+}
+
+enum status resolve_apart(struct options *options, struct run_config *config) {
+    if (!config->apart) return STATUS_OK;
+    config->sync_every = (int)options->sync_every;
+    TRY(check_options(options, config));
+    config->outer = outer_of(options);
+    config->drop_last = options->drop_last = true; /* replicas take samples alike */
+    return STATUS_OK;
+}
+
+enum status resolve_own_memory(const struct run_config *config) {
+    const struct backend *backend = backend_find(config->device);
+    if (config->overlaps && backend->apart)
+        return fail(STATUS_USAGE,
+                    "--device %s: steps of schedule %s overlap, which needs a device with the "
+                    "host's memory so far\n  --device cpu, or --strategy 1f1b",
+                    config->device, config->schedule);
+    if (config->apart && !backend->blend)
+        return fail(STATUS_USAGE,
+                    "--device %s: replicas that train apart (--sync %s) need a device with the "
+                    "host's memory so far\n  --device cpu, or --sync allreduce",
+                    config->device, config->sync);
+    return STATUS_OK;
+}
