@@ -20,4 +20,5 @@ const struct pipeline_schedule pipeline_pipedream = {
     .help = "forward and backward in turn, never flushed, an update after each backward",
     .chunks = 1,
     .older = ahead_of,
+    .one_micro = true,
     .order = pipedream_order};
