@@ -26,8 +26,8 @@ static const struct hetero_speed *rows_of(const struct hetero *law, int rank, si
     return law->speed + low;
 }
 
-/* Speeds hold until the next row. Work is done piece by piece, so that a pass of an hour that meets
- * ten rows takes what they say together. */
+/* A speed holds until the next row. A pass that lasts over several rows takes the sum of what each
+ * of them makes of its part. */
 static double traced_ns(const struct hetero *law, int rank, double begin_ns, double work_ns) {
     size_t count, at = 0;
     const struct hetero_speed *row = rows_of(law, rank, &count);

@@ -1,9 +1,9 @@
-/* --hetero: laws that make ranks unequal. One function says what a pass takes; executor and
- * simulator ask it alike, so a law is the same on every clock.
+/* --hetero: laws that make ranks unequal. One function says what a pass takes. Executor and
+ * simulator both call it, so laws are the same on both clocks.
  *
- * A law reads no clock and keeps nothing: its draws are keyed by seed, rank, mini-batch,
- * micro-batch and pass, so that any pass can be asked for alone, in any order, on any rank. All
- * local; only hetero_read blocks, on the file of a trace. */
+ * A law reads no clock and has no state. Its draws are keyed by seed, rank, mini-batch, micro-batch
+ * and pass, so passes can be asked for in any order and on any rank. All functions are local; only
+ * hetero_read blocks, on the file of a trace. */
 #ifndef COST_HETERO_H
 #define COST_HETERO_H
 
@@ -55,8 +55,8 @@ struct hetero_pass {
     int micro, stage, kind;
     bool ends; /* false: a segment with others of its pass to come, which takes no transient time */
 };
-/* What `work_ns` of a pass takes that begins at `begin_ns`: longer on a slow rank and where the
- * trace is slow meanwhile; then what a draw adds. */
+/* What a pass takes that begins at `begin_ns` and would take `work_ns` without laws: longer on a
+ * slow rank and while the trace is slow; then what a draw adds. */
 double hetero_pass_ns(const struct hetero *law, const struct hetero_pass *pass, double begin_ns,
                       double work_ns);
 /* How many times longer passes of a rank take, by its law `slow` alone; what a draw adds. */
@@ -64,10 +64,11 @@ double hetero_slowness(const struct hetero *law, int rank);
 double hetero_transient_ns(const struct hetero *law, const struct hetero_pass *pass);
 /* The most that so many passes of any rank take, whose work is `work_ns` in all; traces aside. */
 double hetero_most_ns(const struct hetero *law, double work_ns, int passes);
-/* What lies between two ranks beside their link: zeros where no law says anything. */
+/* What laws add to the link between two ranks: zeros without such a law. */
 struct cost_link hetero_link(const struct hetero *law, int a, int b);
 
-/* Whether ranks that are alike otherwise do different things; whether ranks are unequal at all. */
+/* Whether ranks that are alike in all else may take different times from step to step; whether
+ * ranks are unequal at all. */
 bool hetero_differs(const struct hetero *law);
 bool hetero_is_unequal(const struct hetero *law);
 

@@ -1,5 +1,5 @@
-/* See law.h. Bits do not depend on laws: a pass computes what it would without them, and time
- * passes behind it. Rejected: waiting before a pass, which would also hold back what was sent
+/* See law.h. Bits do not depend on laws: a pass computes what it would compute without them, and
+ * waits afterwards. Rejected: waiting before a pass, which would also hold back what was sent
  * before. */
 #include "exec/law.h"
 
@@ -54,8 +54,8 @@ static int64_t operation_ns(const struct engine *engine, const struct instr *ins
 
 /* --- messages --- */
 
-/* When a message would have come without laws. Its receiver may have looked late; the sender's
- * clock is its own where ranks are on one machine. */
+/* When a message came, laws aside: when its sender began to move it, where the clocks of both are
+ * one; else when the receiver saw it, which may be later. */
 static int64_t arrival_ns(const struct engine *engine, const struct posted *posted) {
     bool known = posted->start_ns > 0 && !engine->plan->config.spread;
     return known ? posted->start_ns : posted->end_ns;
@@ -101,7 +101,7 @@ enum status law_hold(struct engine *engine, const struct posted *posted) {
 
 /* --- passes --- */
 
-/* With the law `base` a pass has a time of its own; else its own time is stretched. */
+/* With the law `base` the time of a pass follows from its flops; else what it took is stretched. */
 static double pass_ns(struct engine *engine, const struct instr *instr,
                       const struct hetero_pass *pass) {
     const struct plan *plan = engine->plan;
@@ -114,7 +114,7 @@ static double pass_ns(struct engine *engine, const struct instr *instr,
         (double)(clock_ns() - engine->law.spent_ns - engine->state->laws.begin_ns), work_ns);
 }
 
-/* A segment that computes too long is made up for by those behind it: the pass counts. */
+/* Segments after one that took too long wait less: what counts is the pass. */
 static enum status wait_pass(struct engine *engine, const struct instr *instr) {
     struct law_run *law = &engine->law;
     struct hetero_pass pass = program_pass(engine->plan->program, engine->plan->config.seed,

@@ -61,6 +61,15 @@ static enum status check_recompute(const struct program *program, const struct r
     return STATUS_OK;
 }
 
+/* Whether all stages read versions of one update. */
+static bool keeps_alike(const struct program *program) {
+    bool alike = true;
+    for (int k = 0; k < program->kind_count; k++)
+        for (int c = 0; c < program->kinds[k].chunks; c++)
+            alike &= program->kinds[k].chunk[c].older == program->kinds[0].chunk[0].older;
+    return alike;
+}
+
 static enum status check_program(const struct plan *plan, const char *name) {
     const struct run_config *config = &plan->config;
     const struct program *program = plan->program;
@@ -75,6 +84,11 @@ static enum status check_program(const struct plan *plan, const char *name) {
                     name, config->overlaps ? "do not overlap" : "overlap", config->schedule,
                     config->overlaps ? "--strategy 1f1b"
                                      : "--strategy pipedream, or pipedream-2bw");
+    if (config->vertical_sync && !keeps_alike(program))
+        return fail(STATUS_USAGE,
+                    "%s: the program's stages read versions of different updates, this run is with "
+                    "--vertical-sync\n  leave --vertical-sync out",
+                    name);
     if (!program_clips(program) && plan_clips(config))
         return fail(STATUS_USAGE,
                     "%s: the program's STEP does not clip, this run has %s %g\n  STEP with the "

@@ -44,15 +44,15 @@ static enum status check_options(const struct options *options, const struct run
     return STATUS_OK;
 }
 
-static enum status check_micros(const struct run_config *config) {
-    bool by_step = strcmp(config->schedule, "pipedream-2bw") == 0;
+static enum status check_micros(const struct pipeline_schedule *schedule,
+                                const struct run_config *config) {
     int micros = config->micro_batches, stages = config->grid.stages;
-    if (!by_step && micros > 1)
+    if (schedule->one_micro && micros > 1)
         return fail(STATUS_USAGE,
                     "--micro-batches %d: schedule %s updates after each mini-batch, which it does "
                     "not cut\n  --micro-batches 1, or --strategy pipedream-2bw",
                     micros, config->schedule);
-    if (by_step && micros < stages)
+    if (!schedule->one_micro && micros < stages)
         return fail(STATUS_USAGE,
                     "--micro-batches %d: schedule %s needs at least as many as stages, %d\n"
                     "  --micro-batches %d, or --strategy pipedream",
@@ -63,14 +63,14 @@ static enum status check_micros(const struct run_config *config) {
 enum status resolve_overlap(struct options *options, struct run_config *config) {
     const struct pipeline_schedule *schedule = pipeline_find(config->schedule);
     bool overlaps = schedule && schedule->older && !config->forward;
-    if (options->vertical_sync && !config->forward && strcmp(config->schedule, "pipedream") != 0)
+    if (options->vertical_sync && !config->forward && !(schedule && schedule->one_micro))
         return fail(STATUS_USAGE,
                     "--vertical-sync has no effect with schedule %s\n"
                     "  it acts with --strategy pipedream",
                     config->schedule);
     if (!overlaps) return STATUS_OK;
     TRY(check_options(options, config));
-    TRY(check_micros(config));
+    TRY(check_micros(schedule, config));
     TRY(resolve_clip(options, config));
     config->overlaps = config->grid.stages > 1;
     config->vertical_sync = options->vertical_sync;

@@ -1,12 +1,12 @@
-/* What the laws of --hetero ask of a program: which pass an instruction is, which links a group
- * has. Executor and simulator ask here, so that they agree. All local. */
+/* What the laws of --hetero need to know of a program: which pass an instruction is, which links a
+ * group has. Executor and simulator both ask here, so they agree. All functions are local. */
 #ifndef PROGRAM_LAWS_H
 #define PROGRAM_LAWS_H
 
 #include "cost/cost.h"
 #include "program/program.h"
 
-/* Which pass of a run an instruction of step `step` is, from 0 on. */
+/* Which pass of a run an instruction in the body of `step` is; steps count from 0. */
 struct hetero_pass program_pass(const struct program *program, uint64_t seed, int rank,
                                 int64_t step, const struct instr *instr);
 /* What laws of links add to a group: the slowest of those between two of its members. */

@@ -88,6 +88,9 @@ struct pipeline_schedule {
      * newest: its passes read the one that was there so many updates before their step. NULL: steps
      * flush, and passes read the newest. */
     int (*older)(const struct pipeline_shape *shape, int position);
+    /* Such a step has one micro-batch, so an update comes after each; else it has at least as many
+     * as there are positions. With one, --vertical-sync acts. */
+    bool one_micro;
     /* Local. Writes each computation of the position's chunks on shape.micro_batches. */
     void (*order)(struct pipeline_writer *writer);
 };

@@ -1,9 +1,9 @@
-/* What is proven of steps that overlap (ahead.h), and of versions of the parameters.
+/* Proofs about steps that overlap (ahead.h) and about versions of the parameters.
  *
- * A rank knows how many updates it has made. A pass says how many updates before its step the
- * version was made that it reads: so which one that is does not depend on when it runs, and F and B
- * of a micro-batch read the same one. It must have been made already, and STEP must not have
- * overwritten it: a rank keeps the newest and the `older` ones before it. */
+ * A pass says how many updates before its step the version was made that it reads. So the version
+ * does not depend on when the pass runs, and F and B of a micro-batch read the same one. It must
+ * exist already, and STEP must not have overwritten it: a rank keeps the newest version and the
+ * `older` ones before it. */
 #include <string.h>
 
 #include "base/log.h"
@@ -34,7 +34,7 @@ static bool keeps_older(const struct program *program) {
     return older;
 }
 
-/* Ranks keep a step for each that is ahead, so the header must not promise more than there are. */
+/* Ranks keep room for `ahead` steps, so some forward must be that many steps ahead. */
 static bool is_reached(const struct program *program) {
     bool reached = false;
     for (int k = 0; k < program->kind_count; k++) {
@@ -65,7 +65,7 @@ enum status verify_ahead(const struct program *program) {
     return micros <= PROGRAM_MAX_MICROS ? STATUS_OK : refuse("too many micro-batches are ahead");
 }
 
-/* The body that the walk is in may be another step's: of an evaluation it is none's. */
+/* Passes of an evaluation read the newest version. */
 enum status verify_version(struct walk *walk) {
     const struct instr *instr = walk->instr;
     if (!strchr(instr_row(instr)->operands, 'v') || walk->list != LIST_BODY) return STATUS_OK;

@@ -1,4 +1,4 @@
-/* Channels and groups in virtual time: see engine.h. */
+/* Channels and groups in virtual time: see run.h. */
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -7,8 +7,8 @@
 
 /* --- channels --- */
 
-/* Begins what has been posted and has a credit: message n needs that message n - credits was taken.
- * The sender then knows when its buffer is free. */
+/* Begins the messages that are posted and have a credit: message n has one when message n - credits
+ * was taken. The sender then knows when its buffer is free. */
 static void begin_messages(struct sim *sim, struct sim_wire *wire) {
     int64_t credits = sim->input->program->credits;
     while (wire->begun < wire->posted && wire->begun < wire->taken + credits) {
@@ -130,7 +130,7 @@ static int cut_wires(const struct grid *grid) {
     return 2 * (grid->stages * grid->chunks - 1);
 }
 
-/* A sender has as many messages under way as it has slots, and each message that has begun may be
+/* A sender has at most as many messages under way as it has slots, and a message that has begun is
  * kept until its credit comes back. */
 static void wire_new(struct sim *sim, struct sim_wire *wire, int pipeline, int channel) {
     const struct program *program = sim->input->program;
@@ -228,8 +228,8 @@ static void join(struct sim *sim, int g, int first, int run) {
     if (least > group->mask) group->mask = least;
 }
 
-/* What a step leaves under way is awaited in the next one, so the fastest member is at most two
- * steps ahead of the slowest. */
+/* A step awaits what the one before has left under way, so the fastest member is at most two steps
+ * ahead of the slowest. */
 static void groups_new(struct sim *sim) {
     const struct program *program = sim->input->program;
     int first[PROGRAM_MAX_GROUPS];

@@ -1,5 +1,5 @@
-/* See virtual.h. Everything is under one lock; a rank that sleeps moves its own operations on now
- * and then, since one that has the baton may wait for them. */
+/* See virtual.h. One lock protects everything. A rank that sleeps wakes now and then to make
+ * progress with its own operations, since the rank that has the baton may wait for them. */
 #include "virtual/virtual.h"
 
 #include <errno.h>
@@ -13,7 +13,8 @@
 #include "sim/forecast.h"
 #include "sim/live.h"
 
-/* Out of the order; would run; has the baton; awaits a time; really waits for other ranks. */
+/* Not in a step; ready to run; has the baton; waits for a time that is not known yet; waits for
+ * other ranks in the communicator. */
 enum place { OUTSIDE, READY, RUNNING, BLOCKED, WAITING };
 
 struct virtual_rank {
@@ -75,7 +76,7 @@ static void nap(struct virtual_rank *own) {
     pthread_cond_timedwait(&own->turn, &own->world->lock, &until);
 }
 
-/* Until it has the baton. A rank that is lost meanwhile ends the wait. */
+/* Waits until this rank has the baton, or another one is lost. */
 static enum status take_up(struct virtual_rank *own) {
     pass_on(own->world);
     while (own->place != RUNNING) {
@@ -91,7 +92,7 @@ static enum status take_up(struct virtual_rank *own) {
     return STATUS_OK;
 }
 
-/* Those that now know what they waited for. */
+/* Ranks whose times are known now. */
 static void wake(struct virtual_world *world) {
     for (int rank; (rank = sim_live_woken(world->live)) >= 0;)
         if (world->rank[rank].place == BLOCKED) world->rank[rank].place = READY;
@@ -205,7 +206,7 @@ static bool is_full(void *context, int64_t step) {
     return full;
 }
 
-/* Sleepers are told to move on what they have posted. */
+/* Wakes the ranks that sleep, so that they make progress with what they have posted. */
 static void waits(void *context, bool begins) {
     struct virtual_rank *own = context;
     struct virtual_world *world = own->world;

@@ -1,10 +1,10 @@
 /* Virtual time: ranks compute for real and their clocks are the simulator's (sim/live.h).
  *
  * Ranks are threads of one process and one of them runs at a time, the next in (virtual time,
- * rank): the baton. It passes on where a rank's time moves on, where it awaits a time that is not
- * known yet, and where it really waits for others (comm_hooks). Between its steps a rank is out of
- * the order: evaluations and checkpoints are instants. What ranks do in a step does not depend on
- * the machine, so times repeat to the bit. */
+ * rank): it has the baton. It passes the baton on when its time moves on, when it needs a time that
+ * is not known yet, and when it waits for others in the communicator (comm_hooks). Between its
+ * steps a rank is out of the order: evaluations and checkpoints are instants. What ranks do in a
+ * step does not depend on the machine, so times repeat to the bit. */
 #ifndef VIRTUAL_VIRTUAL_H
 #define VIRTUAL_VIRTUAL_H
 
@@ -14,7 +14,7 @@
 struct virtual_world;
 
 /* Local. The world of all ranks of a run, from the plan and the costs of rank 0, which outlive it.
- * The caller frees it, behind the engines. */
+ * The caller frees it after the engines. */
 enum status virtual_new(const struct plan *plan, const struct costs *costs,
                         struct virtual_world **out);
 void virtual_free(struct virtual_world **world);

@@ -30,6 +30,17 @@ for schedule in gpipe 1f1b interleaved zb-h1 zbv; do
     check --strategy $schedule --stages 2 --micro-batches 4 --batch 24
     check --strategy $schedule --stages 2 --replicas 2 --micro-batches 4 --batch 24
 done
+for replicas in 1 2; do
+    check --strategy pipedream --stages 3 --replicas $replicas --batch 24
+    check --strategy pipedream --stages 3 --replicas $replicas --batch 24 --vertical-sync
+    check --strategy pipedream-2bw --stages 3 --replicas $replicas --micro-batches 4 --batch 24
+done
+# shellcheck disable=SC2086
+{
+    "$STRETTO" explain $model --device ref --threads 1 --quiet --strategy pipedream --stages 3 --batch 24 --save-program ages.txt 2>err || failed=1
+    "$STRETTO" explain $model --device ref --threads 1 --strategy pipedream --stages 3 --batch 24 --vertical-sync --program ages.txt >out 2>err
+}
+[ $? = 2 ] && grep -q 'this run is with --vertical-sync' err || { echo "--vertical-sync and a program without it: $(cat err)"; failed=1; }
 # Small parameters that are kept, and parameters that stages share, whole and in slices.
 for accumulate in local scatter; do
     check -n 2 --micro-batches 2 --batch 8 --zero-stage 3 --zero-accumulate $accumulate --zero-keep 1KiB

@@ -6,7 +6,7 @@ readme=$ROOT/README.md
 "$ROOT/scripts/pictures" drawn || exit 1
 for picture in "$ROOT"/docs/pictures/*.svg; do
     cmp "$picture" "drawn/${picture##*/}" || say "$picture is out of date: make pictures"
-    grep -q "docs/pictures/${picture##*/}" "$readme" || say "the README does not show ${picture##*/}"
+    grep -q "pictures/${picture##*/}" "$readme" "$ROOT"/docs/*.md || say "no page shows ${picture##*/}"
 done
 [ "$(ls drawn | wc -l)" = "$(ls "$ROOT/docs/pictures" | wc -l)" ] || say "pictures that are not there: $(ls drawn)"
 cmp -s drawn/1f1b-light.svg drawn/1f1b-dark.svg && say "light and dark are the same picture"

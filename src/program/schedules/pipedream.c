@@ -1,9 +1,9 @@
-/* PipeDream: 1f1b that is never flushed. A position is as many mini-batches ahead as there are
- * positions behind it, and updates its parameters after each backward. A mini-batch reads one
- * version of them, in forward and in backward (weight stashing): the one that was there as many
- * updates ago as the position is ahead. So a position keeps S - s versions, and there is no bubble.
- * Which version it is follows from the mini-batch's number alone and not from when its forward
- * happens to run, so to drain the pipeline and to fill it again changes no bit. */
+/* PipeDream: 1f1b that is never flushed, so there is no bubble. A position runs ahead by as many
+ * mini-batches as there are positions after it, and updates its parameters after each backward. The
+ * forward and the backward of a mini-batch read the same version of them (weight stashing): the one
+ * from as many updates ago as the position is ahead. So a position keeps S - s versions. The
+ * version follows from the mini-batch's number and not from when its forward happens to run, so
+ * draining the pipeline and filling it again changes no bit. */
 #include "program/pipeline.h"
 
 static int ahead_of(const struct pipeline_shape *shape, int position) {
@@ -20,4 +20,5 @@ const struct pipeline_schedule pipeline_pipedream = {
     .help = "forward and backward in turn, never flushed, an update after each backward",
     .chunks = 1,
     .older = ahead_of,
+    .one_micro = true,
     .order = pipedream_order};

@@ -1,7 +1,7 @@
-/* PipeDream-2BW: 1f1b that is never flushed, with an update after M micro-batches, at least as many
- * as there are stages. Forwards run ahead into the next step only, so every stage keeps two
- * versions of its parameters, and a step's gradients are those at the version before the newest, on
- * all stages: W(t+1) = W(t) - lr * g(W(t-1)). */
+/* PipeDream-2BW: 1f1b that is never flushed, with an update after M micro-batches. M is at least
+ * the number of stages, so forwards run ahead into the next step only, and two versions of the
+ * parameters are enough. On all stages gradients are taken at the version before the newest:
+ * W(t+1) = W(t) - lr * g(W(t-1)). */
 #include "program/pipeline.h"
 
 static int one(const struct pipeline_shape *shape, int position) {
