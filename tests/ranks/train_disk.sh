@@ -11,7 +11,7 @@ timeout 60 "$STRETTO" train -n 3 $small --keep 100 --save-every 2 --out full/run
 echo $? >code.full
 ls full/run/checkpoints >found
 rm -rf full/run
-timeout 120 "$STRETTO" train -n 2 $small --steps 8000 --save-every never --eval-every never --out full/rows >out.rows 2>err.rows
+timeout 300 "$STRETTO" train -n 2 $small --steps 3000 --save-every never --eval-every never --out full/rows >out.rows 2>err.rows
 echo $? >code.rows
 timeout 60 "$STRETTO" train -n 3 $small --out readonly/run >out.readonly 2>err.readonly
 echo $? >code.readonly

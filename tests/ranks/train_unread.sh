@@ -13,7 +13,7 @@ unread() {
     # shellcheck disable=SC2086
     "$STRETTO" train $mlp "$@" --steps 100000000 --out run >pipe 2>"$error" &
     run=$!
-    await 600 has_rows 10000 # some two megabytes: more than the pipe and what is kept
+    await 3000 has_rows 10000 # some two megabytes: more than the pipe and what is kept
     kill -TERM $run
     wait $run
     code=$?
@@ -31,7 +31,7 @@ says run/rank-0.log '"step":10000,'
 exec 3<&-
 rm -rf run
 # shellcheck disable=SC2086
-("$STRETTO" train $mlp -n 2 --steps 2000 --out run 2>err; echo $? >code) | (await 600 has_rows 1000; cat) >late
+("$STRETTO" train $mlp -n 2 --steps 2000 --out run 2>err; echo $? >code) | (await 3000 has_rows 1000; cat) >late
 [ "$(cat code)" = 0 ] || { cat err; exit 1; }
 [ "$(grep -c '^{"kind":".*}$' late)" = 2001 ] && [ "$(wc -l <late)" = 2001 ] || { wc late; tail -n 2 late; exit 1; }
 tail -n 1 late | grep -q '"kind":"end"' || { tail -n 1 late; exit 1; }
