@@ -378,6 +378,11 @@ Test(exec_checkpoint, a_manifest_reads_back) {
                                           .saved_step = -1,
                                           .scale = {4096, 17, 3}},
                                 .next = {7, 98765432109},
+                                .clock = (const double[]){0.1, 2e15},
+                                .clock_count = 2,
+                                .under_way = 3,
+                                .stale = (const struct train_stale[]){{{2, 0, 5}}, {{0}}},
+                                .stale_ranks = 2,
                                 .facts = facts,
                                 .fact_count = 2,
                                 .files = saved,
@@ -393,6 +398,11 @@ Test(exec_checkpoint, a_manifest_reads_back) {
     cr_expect_eq(again.state.scale.skipped, 3);
     cr_expect_eq(again.state.best_score, manifest.state.best_score);
     cr_expect(again.next.epoch == 7 && again.next.sample == 98765432109);
+    cr_expect(again.clock_count == 2 && again.clock[0] == 0.1 && again.clock[1] == 2e15);
+    cr_expect_eq(again.under_way, 3);
+    cr_assert_eq(again.stale_ranks, 2);
+    cr_expect_eq(memcmp(again.stale, manifest.stale, 2 * sizeof *again.stale), 0);
+    cr_expect(manifest_has_fact(&again, facts, 2, facts[1].key));
     cr_assert_eq(again.file_count, 2);
     for (int i = 0; i < 2; i++) {
         cr_expect_str_eq(again.files[i].name, saved[i].name);
