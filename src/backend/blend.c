@@ -11,11 +11,13 @@ static void check(const struct elements *one, const struct elements *other) {
 }
 
 static VECTOR_CLONES void scale(float *into, float keep, int64_t count) {
+#pragma omp simd
     for (int64_t i = 0; i < count; i++) into[i] = keep * into[i];
 }
 
 static VECTOR_CLONES void add(float *into, float keep, const float *from, float share,
                               int64_t count) {
+#pragma omp simd
     for (int64_t i = 0; i < count; i++) into[i] = keep * into[i] + share * from[i];
 }
 

@@ -225,8 +225,7 @@ static enum status refuse_versions(const struct options *options) {
                                          ? sync_find(options->sync)
                                      : strategy ? sync_find(strategy->sync)
                                                 : NULL;
-    bool apart = (sync && sync->apart) || option_is_given(options, OPTION_sync_every);
-    if (apart)
+    if (sync && sync->apart)
         return fail(
             STATUS_USAGE,
             "--numeric: replicas of --sync local train apart, which is another training "

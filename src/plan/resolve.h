@@ -64,7 +64,7 @@ enum status resolve_grid(const struct options *options, const struct run_config 
 enum status resolve_overlap(struct options *options, struct run_config *config);
 
 /* Local. The same where replicas have parameters of their own between averages. Then, with the
- * device known: whether it can train so, or without a flush. */
+ * device known: whether it can train so. */
 enum status resolve_apart(struct options *options, struct run_config *config);
 enum status resolve_own_memory(const struct run_config *config);
 

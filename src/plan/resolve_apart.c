@@ -1,6 +1,5 @@
 /* Strategies whose replicas have parameters of their own between averages: what cannot go with them
- * is refused with a way out, and what follows from them is decided. Also which devices train so, or
- * without a flush. */
+ * is refused with a way out, and what follows from them is decided. Also which devices train so. */
 #include <string.h>
 
 #include "backend/backend.h"
@@ -44,11 +43,6 @@ enum status resolve_apart(struct options *options, struct run_config *config) {
 
 enum status resolve_own_memory(const struct run_config *config) {
     const struct backend *backend = backend_find(config->device);
-    if (config->overlaps && backend->apart)
-        return fail(STATUS_USAGE,
-                    "--device %s: steps of schedule %s overlap, which needs a device with the "
-                    "host's memory so far\n  --device cpu, or --strategy 1f1b",
-                    config->device, config->schedule);
     if (config->apart && !backend->blend)
         return fail(STATUS_USAGE,
                     "--device %s: replicas that train apart (--sync %s) need a device with the "

@@ -170,6 +170,7 @@ enum status verify_mean(struct walk *walk) {
     enum instr_op op = (enum instr_op)walk->instr->op;
     bool of_mean = op == INSTR_TAKE || op == INSTR_MEAN || op == INSTR_OWN || op == INSTR_REDUCE ||
                    op == INSTR_STATS_MEAN;
+    of_mean |= op == INSTR_STATS_OWN && walk->list == LIST_SAVE;
     if (walk->program->every == 0 && !of_mean) return STATUS_OK;
     if (walk->program->every == 0)
         return verify_broken(walk, RULE_MEAN, nobody, "all replicas have the same parameters");
@@ -177,7 +178,7 @@ enum status verify_mean(struct walk *walk) {
         return verify_broken(walk, RULE_MEAN, nobody,
                              "replicas are evaluated as their mean, not as the first of them");
     if (op == INSTR_COLLECT) return verify_broken(walk, RULE_MEAN, nobody, "no slices are held");
-    if (of_mean && op != INSTR_OWN) TRY(need_unopened(walk));
+    if (of_mean && op != INSTR_OWN && op != INSTR_STATS_OWN) TRY(need_unopened(walk));
     if (op == INSTR_MEAN) return replace(walk);
     if (op == INSTR_OWN) return restore(walk);
     if (op == INSTR_TAKE || op == INSTR_REDUCE || op == INSTR_STATS_MEAN) return averages(walk);

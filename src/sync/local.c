@@ -93,6 +93,5 @@ const struct sync_policy sync_local = {
     .help =
         "replicas train apart, and every so many steps an outer optimizer moves them by their mean",
     .acts = "sync-every outer-optimizer outer-lr outer-momentum",
-    .implied_by = "sync-every",
     .apart = true,
     .insert = local_insert};

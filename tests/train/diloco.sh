@@ -76,6 +76,10 @@ refused 'train apart, each on ranks of its own' --strategy diloco --deal 2x1
 refused '--sync-bn: with --sync local' --strategy diloco -n 2 --sync-bn
 refused 'is never flushed' --strategy pipedream --stages 2 --replicas 2 --sync local
 refused '--sync-every has no effect with --sync allreduce' --sync allreduce -n 2 --sync-every 4
+# A run that knows nothing of averages stays what it is.
+"$STRETTO" train --model mlp --strategy ddp -n 2 --steps 4 --threads 1 --quiet --out plain >out 2>&1 && "$STRETTO" train --resume --steps 6 --quiet --out plain >out 2>&1 || { cat out; exit 1; }
+"$STRETTO" explain --resume --out plain --show program >out 2>&1 || { cat out; exit 1; }
+grep -q "DELTA" out && { echo "a resumed run of ddp trains apart"; exit 1; }
 refused '--outer-lr has no effect with --sync zero' --strategy zero1 -n 2 --outer-lr 1
 refused '--outer-momentum has no effect' --strategy diloco -n 2 --outer-optimizer sgd --outer-momentum 0.5
 "$STRETTO" check --model mlp --strategy diloco -n 2 --numeric >out 2>&1

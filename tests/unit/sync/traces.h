@@ -16,8 +16,9 @@ struct trace {
     uint64_t seed;
     double slowest; /* the first replica is so many times slower than the others; 1: speeds are
                        drawn */
-    double step_ms, jitter; /* of a mini-batch; the share of it that it may take longer or shorter */
-    bool reload;    /* the state is saved and loaded before each call */
+    double step_ms,
+        jitter;  /* of a mini-batch; the share of it that it may take longer or shorter */
+    bool reload; /* the state is saved and loaded before each call */
 };
 
 enum { TRACE_MOST = 64 };
