@@ -196,7 +196,7 @@ static void load(void *context, const double *numbers, int count) {
     pthread_mutex_unlock(&own->world->lock);
 }
 
-/* Wakes the ranks that sleep, so that they make progress with what they have posted. */
+/* Sleepers are told to move on what they have posted. */
 static void waits(void *context, bool begins) {
     struct virtual_rank *own = context;
     struct virtual_world *world = own->world;
