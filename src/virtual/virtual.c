@@ -231,7 +231,7 @@ static bool is_full(void *context, int64_t step) {
     return full;
 }
 
-/* Wakes the ranks that sleep, so that they make progress with what they have posted. */
+/* Sleepers are told to move on what they have posted. */
 static void waits(void *context, bool begins) {
     struct virtual_rank *own = context;
     struct virtual_world *world = own->world;
