@@ -30,8 +30,8 @@ struct mail_box {
 };
 
 struct mail {
-    struct plane *plane; /* NULL: messages go through memory of the host */
-    bool own;            /* it is not the plane of the engine */
+    struct plane *plane;  /* NULL: messages go through memory of the host */
+    bool own;             /* it is not the plane of the engine */
     struct mail_box *box; /* per channel; without memory: another rank's */
 };
 

@@ -145,7 +145,8 @@ size_t plan_heap_bytes(const struct plan *plan);
 size_t plan_message_bytes(const struct plan *plan, int cut, enum phase phase);
 size_t plan_channel_bytes(const struct plan *plan);
 size_t plan_channel_bytes_at(const struct plan *plan, int position);
-/* Local. Slots of the chunk of this rank that sends on a channel (instr_channel); 0: it does not. */
+/* Local. Slots of the chunk of this rank that sends on a channel (instr_channel); 0: it does not.
+ */
 int plan_sending_slots(const struct plan *plan, int channel);
 /* Local. Whether messages between stages go from device to device (exec/mail.h), and if so whether
  * in memory of the plan's plane. Places of a channel that this rank sends on, 0: none, and the
