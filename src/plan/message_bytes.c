@@ -11,6 +11,7 @@ size_t plan_message_bytes(const struct plan *plan, int cut, enum phase phase) {
         if (!plan_runs(plan, &plan->micro[i])) continue;
         if (bytes > most) most = bytes;
     }
+    if (most > 0 && most < PLAN_PLACE_BYTES) most = PLAN_PLACE_BYTES;
     return plan->program->ahead > 0 ? most + PLAN_NOTE_BYTES : most;
 }
 
@@ -74,8 +75,8 @@ int plan_mail_places(const struct plan *plan, int channel, size_t *bytes) {
     size_t message =
         plan_message_bytes(plan, channel / PHASE_COUNT, (enum phase)(channel % PHASE_COUNT));
     int slots = plan_sending_slots(plan, channel);
-    *bytes = (message + ALIGN) / ALIGN * ALIGN; /* a place also where it has no tensors */
-    return slots > 0 ? slots + plan->program->credits : 0;
+    *bytes = (message + ALIGN - 1) / ALIGN * ALIGN;
+    return slots > 0 && message > 0 ? slots + plan->program->credits : 0;
 }
 
 size_t plan_mail_bytes(const struct plan *plan) {

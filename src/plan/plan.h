@@ -63,7 +63,7 @@ enum { PLAN_MAX_MICRO = 6 };
 enum { PLAN_STEPS_AHEAD = 2 };
 
 /* What goes with a message where steps overlap: losses and requests of the step. */
-enum { PLAN_NOTE_BYTES = 512 };
+enum { PLAN_NOTE_BYTES = 512, PLAN_PLACE_BYTES = 8 /* of exec/mail.h, instead of tensors */ };
 
 /* What a plan does not make itself. All borrowed, and used by plan_new alone, but for the name. */
 struct plan_given {
