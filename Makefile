@@ -269,6 +269,10 @@ test-page: all $(B)/pages
 test-gpu: all $(B)/equal $(GPU_TESTS)
 	@B=$(B) SEED='$(if $(filter command line,$(origin SEED)),$(SEED))' TYPES='$(TYPES)' scripts/test-gpu
 
+# Every figure of a GPU, in parts of under eight minutes, and one table; PARTS='tests types speed' some of them.
+gpu-figures: all $(B)/equal $(B)/torch-step $(GPU_TESTS)
+	@B=$(B) scripts/gpu-figures $(PARTS)
+
 # MUTANTS programs damaged in one place or two: none that would train otherwise may pass the verifier.
 MUTANTS ?= 500000
 SEED ?= 1
@@ -464,7 +468,7 @@ format:
 clean:
 	rm -rf build build-*
 
-.PHONY: all run test test-long test-both fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-scaling bench-ranks bench-pipes bench-hosts bench-ops bench-exec bench-comm bench-delay bench-loader bench-memory bench-sim bench-simulator bench-groups unit-tests install uninstall pictures layers lint docs-check format clean help test-gpu bench-gpu bench-gpu-pass FORCE
+.PHONY: all run test test-long test-both fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-scaling bench-ranks bench-pipes bench-hosts bench-ops bench-exec bench-comm bench-delay bench-loader bench-memory bench-sim bench-simulator bench-groups unit-tests install uninstall pictures layers lint docs-check format clean help test-gpu gpu-figures bench-gpu bench-gpu-pass FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o $(F)/%.o
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)

@@ -35,10 +35,9 @@ struct device {
                   when it opens; acts where there is such an instruction */
 };
 
-/* The most that memory_new gave, and what it has given now; what libraries took besides (0: not
- * known), will take; all. */
+/* The most that memory_new gave; what it has given now; what libraries took (0: not known). */
 struct device_bytes {
-    size_t peak, taken, libraries, expected, all;
+    size_t peak, taken, libraries, expected /* of these */, all;
 };
 
 /* How a tensor's bytes are arranged. Interned per device: equal layouts are equal pointers, owned

@@ -4,8 +4,9 @@
  * says so; each member then makes its part with its own device, out of the memory of all: of a sum
  * its slice, which it writes to every member (or keeps), of what is gathered or given, a copy. When
  * all have enqueued their parts, the stream of each waits for those of all: so nobody goes on while
- * somebody reads its memory. A message needs no such end: the sender hears of it by the channel. An event that was recorded again since says at least as much, and what
- * a stream waits for is always enqueued already, so no two devices wait for one another. */
+ * somebody reads its memory. A message needs no such end: the sender hears of it by the channel. An
+ * event that was recorded again since says at least as much, and what a stream waits for is always
+ * enqueued already, so no two devices wait for one another. */
 #include <stdlib.h>
 
 #include "backend/plane_table.h"
@@ -184,7 +185,8 @@ static enum status peer_end(struct plane_request *request) {
 
 static enum status peer_follow(struct plane *plane, int rank) {
     if (rank != comm_rank(plane->comm))
-        plane->device->backend->stream_wait_event(plane->stream, peer_of(plane)->window[rank].ready);
+        plane->device->backend->stream_wait_event(plane->stream,
+                                                  peer_of(plane)->window[rank].ready);
     return STATUS_OK;
 }
 

@@ -1,6 +1,6 @@
-/* See mail.h. Rejected: copies straight from the sender's slot (its places would have to be told one
- * by one, and the slot kept until the receiver has read it), and a push into memory of the receiver
- * (the sender would need a credit before it may copy). */
+/* See mail.h. Rejected: copies straight from the sender's slot (its places would have to be told
+ * one by one, and the slot kept until the receiver has read it), and a push into memory of the
+ * receiver (the sender would need a credit before it may copy). */
 #include "exec/mail.h"
 
 #include <stdlib.h>

@@ -11,6 +11,7 @@
 
 #include "backend/plane.h"
 #include "comm/comm.h"
+#include "plan/plan.h"
 
 struct engine;
 struct instr;
@@ -19,6 +20,7 @@ struct instr;
 struct mail_place {
     uint64_t offset;
 };
+_Static_assert(sizeof(struct mail_place) == PLAN_PLACE_BYTES, "channels have that much room");
 
 /* Of a channel that this rank sends on. */
 struct mail_box {
@@ -30,8 +32,8 @@ struct mail_box {
 };
 
 struct mail {
-    struct plane *plane; /* NULL: messages go through memory of the host */
-    bool own;            /* it is not the plane of the engine */
+    struct plane *plane;  /* NULL: messages go through memory of the host */
+    bool own;             /* it is not the plane of the engine */
     struct mail_box *box; /* per channel; without memory: another rank's */
 };
 

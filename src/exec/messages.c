@@ -40,7 +40,7 @@ static enum status prepare_send(struct engine *engine, const struct instr *instr
     if (!engine->apart || !slot_of(engine, instr)->runnable) return STATUS_OK;
     int count = message_pieces(engine, instr, engine->pieces);
     TRY(overlap_read(engine, instr));
-    if (engine->mail.plane) return mail_put(engine, instr, engine->pieces, count);
+    if (engine->mail.plane && count > 0) return mail_put(engine, instr, engine->pieces, count);
     char *to = staging_of(engine, instr);
     queues_follow(engine);
     for (int i = 0; i < count; i++) {
@@ -64,9 +64,9 @@ static enum status send(struct engine *engine, const struct instr *instr,
     struct comm_piece *pieces = engine->pieces;
     if (!slot_of(engine, instr)->runnable) return STATUS_OK; /* a round without samples */
     int count = message_pieces(engine, instr, pieces);
-    if (engine->mail.plane)
+    if (engine->mail.plane && count > 0)
         pieces[0] = mail_piece(engine, instr), count = 1;
-    else if (engine->apart)
+    else if (engine->apart && count > 0)
         point_at(pieces, count, staging_of(engine, instr));
     count += overlap_note(engine, instr, pieces + count);
     return comm_channel_post_send(channel_of(engine, instr), pieces, count, out);
@@ -100,7 +100,7 @@ static enum status receive(struct engine *engine, const struct instr *instr,
 static enum status take(struct engine *engine, const struct instr *instr, const char *message,
                         size_t bytes, size_t *done) {
     int count = message_pieces(engine, instr, engine->pieces);
-    if (engine->mail.plane) {
+    if (engine->mail.plane && count > 0) {
         *done = sizeof(struct mail_place);
         CHECK(*done <= bytes, "a message of %zu bytes", bytes);
         return mail_take(engine, instr, message, engine->pieces, count);

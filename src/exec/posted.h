@@ -41,7 +41,7 @@ struct posted {
     uint64_t sequence;
     int64_t begin_ns, end_ns; /* 0: not yet */
     int64_t start_ns;         /* of a message: see comm_event */
-    uint64_t number; /* of a message to be received; of one that mail sends: its place */
+    uint64_t number;          /* of a message to be received; of one that mail sends: its place */
     int row;                  /* of the clock of virtual time */
 };
 

@@ -41,7 +41,7 @@ struct engine {
     struct comm_group *group[PROGRAM_MAX_GROUPS]; /* of the program; NULL: this rank is in none */
     struct plane *plane; /* moves data between devices; NULL: the host's memory does */
     struct plane_group *moves[PROGRAM_MAX_GROUPS]; /* as `group` */
-    struct mail mail;              /* messages between devices */
+    struct mail mail;                              /* messages between devices */
     struct comm_channel **channel; /* per cut of the model and direction; NULL: not an end */
     struct comm_channel **calls;   /* per position: from the driver; NULL: not an end */
     struct store *store;

@@ -22,10 +22,10 @@ static void mark_exact(const struct graph *graph, bool *exact) {
     }
 }
 
-/* What goes through a norm of rows into a sum is a stream from layer to layer, as in BERT. Narrow, it
- * would be rounded four times a layer, and end twice as far from f32. So such a norm, and what it
- * reads, are f32; products read the norm rounded, as ever. Where norms are read by products alone,
- * the stream is the sums between them, each rounded once: not worth the bytes. */
+/* What goes through a norm of rows into a sum is a stream from layer to layer, as in BERT. Narrow,
+ * it would be rounded four times a layer, and end twice as far from f32. So such a norm, and what
+ * it reads, are f32; products read the norm rounded, as ever. Where norms are read by products
+ * alone, the stream is the sums between them, each rounded once: not worth the bytes. */
 static bool is_summed(const struct graph *graph, int value) {
     for (int n = 0; n < graph->node_count; n++) {
         const struct node *node = &graph->nodes[n];

@@ -133,7 +133,7 @@ enum op_flags {
     OP_EXACT_IN = 32,   /* its first input is f32 in every run: a loss is made from it */
     OP_PRODUCT = 64,    /* products of matrices: arithmetic takes its time, not memory */
     OP_TRAILS = 128,    /* belongs to the layer ahead: a partition does not begin with it */
-    OP_STREAM = 256,    /* f32 in every run, as what it reads, where a sum reads it (graph/narrow.c) */
+    OP_STREAM = 256, /* f32 in every run, as what it reads, where a sum reads it (graph/narrow.c) */
 };
 
 /* A function of one value, and its gradient from what forward kept. */

@@ -11,6 +11,7 @@ size_t plan_message_bytes(const struct plan *plan, int cut, enum phase phase) {
         if (!plan_runs(plan, &plan->micro[i])) continue;
         if (bytes > most) most = bytes;
     }
+    if (most > 0 && most < PLAN_PLACE_BYTES) most = PLAN_PLACE_BYTES;
     size_t note = PLAN_NOTE_BYTES;
     if (phase == PHASE_BACKWARD) note += (size_t)plan->config.ranks * sizeof(double);
     return plan->program->ahead > 0 ? most + note : most;

@@ -417,9 +417,8 @@ static void plan_estimate(struct plan *plan) {
             (plan->config.forward ? 0 : loader_bytes(plan->config.dataset, &plan->train_loader)) +
             loader_bytes(plan->config.dataset, &plan->eval_loader);
     estimate->staging = staging_bytes(plan);
-    if (!estimate->apart) return;
-    struct device_bytes bytes;
-    plan->device->backend->memory_bytes(plan->device, &bytes);
+    struct device_bytes bytes = {0};
+    if (estimate->apart) plan->device->backend->memory_bytes(plan->device, &bytes);
     estimate->device_library = bytes.expected;
 }
 

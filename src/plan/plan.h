@@ -66,6 +66,8 @@ enum { PLAN_STEPS_AHEAD = 2 };
 /* What goes with a message where steps overlap: losses and requests of the step; with gradients
  * also a time for each rank. */
 enum { PLAN_NOTE_BYTES = 512 };
+/* What carries the place of a message from device to device (exec/mail.h), instead of tensors. */
+enum { PLAN_PLACE_BYTES = 8 };
 
 /* What a plan does not make itself. All borrowed, and used by plan_new alone, but for the name. */
 struct plan_given {
@@ -150,7 +152,8 @@ size_t plan_heap_bytes(const struct plan *plan);
 size_t plan_message_bytes(const struct plan *plan, int cut, enum phase phase);
 size_t plan_channel_bytes(const struct plan *plan);
 size_t plan_channel_bytes_at(const struct plan *plan, int position);
-/* Local. Slots of the chunk of this rank that sends on a channel (instr_channel); 0: it does not. */
+/* Local. Slots of the chunk of this rank that sends on a channel (instr_channel); 0: it does not.
+ */
 int plan_sending_slots(const struct plan *plan, int channel);
 /* Local. Whether messages between stages go from device to device (exec/mail.h), and if so whether
  * in memory of the plan's plane. Places of a channel that this rank sends on, 0: none, and the

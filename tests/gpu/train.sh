@@ -44,8 +44,8 @@ started() {
 ended() { kill $guard 2>/dev/null; }
 
 # The matrix of strategies, ranks as threads.
-if command -v gawk >/dev/null; then
-    (cd "$root" && gawk -f tests/equal/cells.awk -v set=cover -v device=cuda src/program/pipeline.def) >cells
+if command -v awk >/dev/null; then
+    (cd "$root" && awk -f tests/equal/cells.awk -v set=cover -v device=cuda src/program/pipeline.def) >cells
 elif [ -s "${CELLS_FILE:-}" ]; then
     cp "$CELLS_FILE" cells
 fi
@@ -53,7 +53,7 @@ if [ -s cells ]; then
     timeout 200 "$B/equal" -l 30 <cells >equal.out 2>&1
     ok $? "equality matrix: $(tail -n 1 equal.out | cut -d';' -f1)"
 else
-    echo "# the equality matrix needs gawk"
+    echo "# the equality matrix needs awk"
 fi
 
 # Ranks as processes and as threads, with the sums of peer.
@@ -64,6 +64,17 @@ for n in 2 3 4; do
         train many --model resnet20 $images --steps 8 -n $n --strategy $way
         [ -n "$want" ] && [ "$(hash_of many.out)" = "$want" ]
         ok $? "$n ranks, $way: the bits of one device ($want)" many.out
+    done
+done
+
+# Stages send their messages from device to device; without peer they go through the host. The bits are those of one device.
+train deal --model resnet20 $images --steps 8 --deal 1x4
+want=$(hash_of deal.out)
+for way in "1f1b --comm peer" "1f1b --comm shm" "zbv --comm peer" "interleaved --virtual 2 --comm peer"; do
+    for spawn in threads processes; do
+        train many --model resnet20 $images --steps 8 -n 2 --stages 2 --micro-batches 4 --spawn $spawn --strategy $way
+        [ -n "$want" ] && [ "$(hash_of many.out)" = "$want" ]
+        ok $? "2 stages as $spawn, $way: the bits of one device ($want)" many.out
     done
 done
 
@@ -81,6 +92,13 @@ done
 ok $? "two ranks on one GPU by nccl: exit 2, and --comm peer is named"
 
 # A rank that is killed ends the others.
+started 2 stages --model resnet20 $images --steps 8 --strategy 1f1b --stages 2 --micro-batches 4 --comm nccl
+for p in $pids; do wait "$p"; done
+ended
+train deal --model resnet20 $images --steps 8 --deal 1x4
+[ -n "$(hash_of stages.0.out)" ] && [ "$(hash_of stages.0.out)" = "$(hash_of deal.out)" ]
+ok $? "2 stages with nccl: messages by peer, the bits of one device" stages.0.out
+
 for way in nccl peer; do
     started 2 lost --model resnet20 $images --steps 100000 --eval-every never --comm $way
     for i in $(seq 60); do grep -q "^step [0-9]*0/" lost.0.out && break; sleep 0.5; done

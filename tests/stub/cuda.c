@@ -1,6 +1,6 @@
-/* GPUs that are not there: libcuda, cuBLASLt, cuDNN, NCCL and NVML in one library, for tests of what
- * a run says and opens where the real ones cannot be had. The build puts it under the names of all
- * five into one folder, for LD_LIBRARY_PATH.
+/* GPUs that are not there: libcuda, cuBLASLt, cuDNN, NCCL and NVML in one library, for tests of
+ * what a run says and opens where the real ones cannot be had. The build puts it under the names of
+ * all five into one folder, for LD_LIBRARY_PATH.
  *
  * Memory is the host's, streams do at once what they are given, and kernels do nothing: every
  * result is zero, so a training runs to its end with loss 0. Functions have the types of the real
@@ -50,15 +50,16 @@ static int all_gpus(int sm[MOST]) {
 }
 
 static void uuid_text(int gpu, char text[64]) {
-    snprintf(text, 64, "%s-%08x-1111-2222-3333-444444444444", number_of("STUB_MIG", 0) ? "MIG" : "GPU",
-             gpu + 1);
+    snprintf(text, 64, "%s-%08x-1111-2222-3333-444444444444",
+             number_of("STUB_MIG", 0) ? "MIG" : "GPU", gpu + 1);
 }
 
 /* Of one entry of CUDA_VISIBLE_DEVICES; -1: there is none. */
 static int gpu_named(const char *entry, size_t length, int count) {
     char *end, uuid[64];
     long number = strtol(entry, &end, 10);
-    if (end == entry + length && length > 0) return number >= 0 && number < count ? (int)number : -1;
+    if (end == entry + length && length > 0)
+        return number >= 0 && number < count ? (int)number : -1;
     for (int g = 0; g < count; g++) {
         uuid_text(g, uuid);
         if (length > 4 && strncmp(entry, uuid, length) == 0) return g;
@@ -106,12 +107,12 @@ EXPORT CUresult cuDriverGetVersion(int *version) {
 }
 
 EXPORT CUresult cuGetErrorString(CUresult error, const char **text) {
-    *text = error == CUDA_ERROR_ILLEGAL_ADDRESS         ? "an illegal memory access was encountered"
-            : error == CUDA_ERROR_NO_DEVICE             ? "no CUDA-capable device is detected"
+    *text = error == CUDA_ERROR_ILLEGAL_ADDRESS ? "an illegal memory access was encountered"
+            : error == CUDA_ERROR_NO_DEVICE     ? "no CUDA-capable device is detected"
             : error == CUDA_ERROR_UNSUPPORTED_PTX_VERSION ? "the provided PTX was compiled with an "
                                                             "unsupported toolchain."
-            : error == CUDA_ERROR_NOT_SUPPORTED         ? "operation not supported"
-                                                        : "another error";
+            : error == CUDA_ERROR_NOT_SUPPORTED           ? "operation not supported"
+                                                          : "another error";
     return CUDA_SUCCESS;
 }
 
@@ -136,8 +137,8 @@ EXPORT CUresult cuDeviceGetName(char *name, int bytes, CUdevice device) {
 
 EXPORT CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device) {
     memset(uuid, 0x44, sizeof *uuid);
-    memcpy(uuid->bytes, (const char[]){0, 0, 0, (char)(device + 1), 0x11, 0x11, 0x22, 0x22, 0x33, 0x33},
-           10);
+    memcpy(uuid->bytes,
+           (const char[]){0, 0, 0, (char)(device + 1), 0x11, 0x11, 0x22, 0x22, 0x33, 0x33}, 10);
     return CUDA_SUCCESS;
 }
 
@@ -203,9 +204,9 @@ EXPORT CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const
     return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-                               unsigned by, unsigned bz, unsigned shared, CUstream stream,
-                               void **parameters, void **extra) {
+EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz,
+                               unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                               CUstream stream, void **parameters, void **extra) {
     (void)function, (void)shared, (void)stream, (void)parameters, (void)extra;
     ALIVE();
     if (!(gx && gy && gz && bx && by && bz)) return CUDA_ERROR_INVALID_VALUE;
@@ -270,7 +271,8 @@ EXPORT CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUst
     return copy(to, (const void *)(uintptr_t)from, bytes);
 }
 
-EXPORT CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {
+EXPORT CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count,
+                                CUstream stream) {
     (void)stream;
     ALIVE();
     memset((void *)(uintptr_t)to, value, count);
@@ -321,7 +323,8 @@ EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags
     ALIVE();
     return CUDA_SUCCESS;
 }
-EXPORT CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned flags) {
+EXPORT CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr at, cuuint32_t value,
+                                     unsigned flags) {
     (void)stream, (void)flags;
     ALIVE();
     *(volatile uint32_t *)(uintptr_t)at = value;

@@ -36,10 +36,12 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
                                      const void *alpha, const void *a, cublasLtMatrixLayout_t al,
                                      const void *b, cublasLtMatrixLayout_t bl, const void *beta,
                                      const void *c, cublasLtMatrixLayout_t cl, void *d,
-                                     cublasLtMatrixLayout_t dl, const cublasLtMatmulAlgo_t *algorithm,
-                                     void *workspace, size_t bytes, cudaStream_t stream) {
+                                     cublasLtMatrixLayout_t dl,
+                                     const cublasLtMatmulAlgo_t *algorithm, void *workspace,
+                                     size_t bytes, cudaStream_t stream) {
     (void)handle, (void)description, (void)alpha, (void)a, (void)al, (void)b, (void)bl, (void)beta;
-    (void)c, (void)cl, (void)d, (void)dl, (void)algorithm, (void)workspace, (void)bytes, (void)stream;
+    (void)c, (void)cl, (void)d, (void)dl, (void)algorithm, (void)workspace, (void)bytes,
+        (void)stream;
     return CUBLAS_STATUS_SUCCESS;
 }
 EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
@@ -52,8 +54,8 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     if (asked > 0) memset(found, 0, sizeof *found);
     return CUBLAS_STATUS_SUCCESS;
 }
-EXPORT cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute,
-                                               cudaDataType_t scale) {
+EXPORT cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out,
+                                               cublasComputeType_t compute, cudaDataType_t scale) {
     (void)compute, (void)scale;
     *out = malloc(1);
     return CUBLAS_STATUS_SUCCESS;
@@ -92,9 +94,9 @@ EXPORT cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t
     free(of);
     return CUBLAS_STATUS_SUCCESS;
 }
-EXPORT cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t of,
-                                                           cublasLtMatmulPreferenceAttributes_t which,
-                                                           const void *value, size_t bytes) {
+EXPORT cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
+    cublasLtMatmulPreference_t of, cublasLtMatmulPreferenceAttributes_t which, const void *value,
+    size_t bytes) {
     (void)of, (void)which, (void)value, (void)bytes;
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -133,7 +133,6 @@ void cuda_steps(const struct layout *layout, int64_t step[SHAPE_MAX_RANK]);
 struct cuda_planes cuda_planes_of(const struct layout *layout);
 
 /* --- kernel.c --- */
-
 /* All inputs and outputs plain; all real ones of rank 4 with the channels last; all of x's shape
  * (but the batch) as x is, the rest plain. */
 void cuda_want_plain(struct cuda_kernel *kernel);

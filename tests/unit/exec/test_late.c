@@ -225,8 +225,9 @@ Test(exec_late, a_kernel_that_fails_later_is_named, .timeout = 60) {
 /* Later marks are behind every sixteenth kernel. */
 Test(exec_late, one_of_some_kernels_is_named_late_in_a_run, .timeout = 120) {
     late_add();
-    struct kit_run *run = kit_open("--model mlp --data synthetic:count=64,size=8 --batch 8 --epochs "
-                                   "1000 --device late --threads 1");
+    struct kit_run *run =
+        kit_open("--model mlp --data synthetic:count=64,size=8 --batch 8 --epochs "
+                 "1000 --device late --threads 1");
     struct step_result result;
     char said[2048] = "";
     enum status status = STATUS_OK;

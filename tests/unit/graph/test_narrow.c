@@ -22,6 +22,39 @@ static struct graph *compiled(const char *name, enum dtype dtype) {
     return graph;
 }
 
+/* Does a sum of forward read this norm of rows? */
+static bool in_stream(const struct graph *graph, const struct node *norm) {
+    for (int n = 0; n < graph->forward_count && norm->op == OP_LAYER_NORM; n++)
+        if (graph->nodes[n].op == OP_ADD &&
+            (graph->nodes[n].in[0] == norm->out[0] || graph->nodes[n].in[1] == norm->out[0]))
+            return true;
+    return false;
+}
+
+/* BERT has its norms in the stream, with the sums before them; vision transformers have them beside
+ * it. */
+Test(graph_narrow, a_stream_through_norms_is_f32) {
+    static const struct {
+        const char *model;
+        int norms; /* of the stream: not that before dropout, nor the last one, nor the head's */
+    } rows[] = {{"bert-tiny", 3}, {"vit-micro", 0}, {"resnet8", 0}};
+    for (size_t m = 0; m < sizeof rows / sizeof rows[0]; m++) {
+        struct graph *graph = compiled(rows[m].model, DTYPE_BF16);
+        int found = 0;
+        for (int n = 0; n < graph->forward_count; n++) {
+            const struct node *node = &graph->nodes[n];
+            if (node->op != OP_LAYER_NORM || !in_stream(graph, node)) continue;
+            const struct value *x = &graph->values[node->in[0]];
+            cr_expect_eq(x->type.dtype, DTYPE_F32, "%s: what %s reads", rows[m].model, node->name);
+            cr_expect_eq(graph->values[node->out[0]].type.dtype, DTYPE_F32, "%s: %s", rows[m].model,
+                         node->name);
+            found++;
+        }
+        cr_expect_eq(found, rows[m].norms, "%s: %d", rows[m].model, found);
+        graph_free(&graph);
+    }
+}
+
 Test(graph_narrow, products_read_bf16_and_parameters_are_f32) {
     for (int m = 0; m < MODELS; m++) {
         struct graph *graph = compiled(models[m], DTYPE_BF16);
@@ -46,8 +79,8 @@ Test(graph_narrow, products_read_bf16_and_parameters_are_f32) {
                 cr_expect_eq(call.in[0].dtype, DTYPE_F32, "%s: %s reads bf16", models[m],
                              op_def(node->op)->name);
             if (node->op == OP_BATCH_NORM || node->op == OP_LAYER_NORM)
-                cr_expect(call.out[0].dtype == DTYPE_BF16 && call.out[1].dtype == DTYPE_F32 &&
-                          call.out[2].dtype == DTYPE_F32);
+                cr_expect(call.out[0].dtype == (in_stream(graph, node) ? DTYPE_F32 : DTYPE_BF16) &&
+                          call.out[1].dtype == DTYPE_F32 && call.out[2].dtype == DTYPE_F32);
         }
         cr_expect_gt(products, 4);
         graph_free(&graph);
@@ -63,7 +96,8 @@ static size_t crossing_bytes(const struct graph *graph, int unit, enum phase pha
     return crossing.bytes;
 }
 
-/* But for logits, which are f32, and the statistics of a batch norm behind a cut. */
+/* But for logits, which are f32, the statistics of a batch norm behind a cut, and the stream of
+ * BERT. */
 Test(graph_narrow, stages_send_half_the_bytes) {
     for (int m = 0; m < MODELS; m++) {
         struct graph *wide = compiled(models[m], DTYPE_F32),
@@ -74,8 +108,9 @@ Test(graph_narrow, stages_send_half_the_bytes) {
             for (int phase = PHASE_FORWARD; phase <= PHASE_BACKWARD; phase++) {
                 size_t a = crossing_bytes(wide, unit, (enum phase)phase),
                        b = crossing_bytes(narrow, unit, (enum phase)phase);
-                cr_expect(2 * b >= a && 100 * b <= 51 * a, "%s, unit %d: %zu and %zu bytes",
-                          models[m], unit, a, b);
+                bool stream = strcmp(models[m], "bert-tiny") == 0 && phase == PHASE_FORWARD;
+                cr_expect(2 * b >= a && 100 * b <= (stream ? 100 : 51) * a,
+                          "%s, unit %d: %zu and %zu bytes", models[m], unit, a, b);
             }
         graph_free(&wide);
         graph_free(&narrow);
