@@ -72,7 +72,7 @@ struct plan_given {
     const struct bytes *program; /* in place of the schedule's own body; NULL */
     const struct bytes *agreed;  /* of auto: the text of rank 0's program; NULL */
     const struct choice
-        *chosen; /* of auto: what another plan of the run has chosen; NULL: choose */
+        *chosen;            /* of auto: what another plan of the run has chosen; NULL: choose */
     struct plan_pool *pool; /* of a search: graphs are shared, and described only; outlives the
                                plan. NULL: its own */
 };

@@ -34,8 +34,8 @@ enum status planned_ranks_asked(const struct options *options, int *out) {
 static enum status ranks_searched(const struct planned_search *search, int *out) {
     const struct options *options = &search->options;
     const struct cluster *cluster = search->opened.costs->cluster;
-    bool both = option_is_given(options, OPTION_stages) &&
-                option_is_given(options, OPTION_replicas);
+    bool both =
+        option_is_given(options, OPTION_stages) && option_is_given(options, OPTION_replicas);
     int asked = resolve_ranks_asked(options);
     *out = option_is_given(options, OPTION_local_ranks) ? (int)options->local_ranks
            : both || !cluster                           ? asked
@@ -118,9 +118,8 @@ static enum status set_input(struct planned_search *search) {
                                     .best = BEST};
     TRY(ranks_searched(search, &input->ranks));
     cores_of_ranks(input->ranks, &cores);
-    input->threads = option_is_set(&search->options, OPTION_threads)
-                         ? (int)search->options.threads
-                         : cores_threads(&cores);
+    input->threads = option_is_set(&search->options, OPTION_threads) ? (int)search->options.threads
+                                                                     : cores_threads(&cores);
     if (!search->opened.costs->cluster) input->cores = machine_cores("").online;
     set_memory(search);
     return STATUS_OK;
@@ -221,20 +220,21 @@ enum status planned_search_refuse(const struct planned_search *search) {
     char over[TEXT_BYTES], need[TEXT_BYTES], more[TEXT_BYTES];
     if (planned_search_first(search)) return STATUS_OK;
     if (!near)
-        return fail(STATUS_USAGE, "no plan of these options can be made: all %lld are refused\n"
-                                  "  explain says why, for one of them",
+        return fail(STATUS_USAGE,
+                    "no plan of these options can be made: all %lld are refused\n"
+                    "  explain says why, for one of them",
                     (long long)search->result.refused);
     int64_t ranks = ranks_more(search, near);
-    return fail(STATUS_MEMORY,
-                "nothing fits: the smallest of %lld plans (%s, %d x %d, M %d, ZeRO %d, recompute %s) "
-                "needs %s, %s too much\n  %s%s%s a smaller --batch or model",
-                (long long)search->result.row_count, planner_schedule_name(&near->choice),
-                near->choice.stages, near->choice.replicas, near->choice.micro_batches,
-                near->choice.zero_stage,
-                recompute_policy_name((enum recompute_policy)near->choice.recompute),
-                text_size(near->peak_bytes, need), text_size(near->over_bytes, over),
-                fixed_hint(search), ranks > 0 ? text_count(ranks, "rank", more) : "",
-                ranks > 0 ? " more; or" : "");
+    return fail(
+        STATUS_MEMORY,
+        "nothing fits: the smallest of %lld plans (%s, %d x %d, M %d, ZeRO %d, recompute %s) "
+        "needs %s, %s too much\n  %s%s%s a smaller --batch or model",
+        (long long)search->result.row_count, planner_schedule_name(&near->choice),
+        near->choice.stages, near->choice.replicas, near->choice.micro_batches,
+        near->choice.zero_stage,
+        recompute_policy_name((enum recompute_policy)near->choice.recompute),
+        text_size(near->peak_bytes, need), text_size(near->over_bytes, over), fixed_hint(search),
+        ranks > 0 ? text_count(ranks, "rank", more) : "", ranks > 0 ? " more; or" : "");
 }
 
 enum status planned_search_options(const struct planned_search *search,
