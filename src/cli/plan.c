@@ -1,17 +1,17 @@
-/* `stretto plan`: which strategy? Searches all plans that the options leave open, ranks them by their
- * forecasts and says why the others are slower. Nothing is started. Exit 5: nothing fits. */
+/* `stretto plan`: which strategy? Searches all plans that the options leave open, ranks them by
+ * their forecasts and says why the others are slower. Nothing is started. Exit 5: nothing fits. */
 #include "base/log.h"
 #include "cli/cli.h"
-#include "view/plan_table.h"
+#include "view/ranking.h"
 
 static enum status plan_with(const struct options *options) {
     SCOPED(planned_search_close) struct planned_search search = {0};
     TRY(planned_search(options, false, &search));
     TRY(planned_search_refuse(&search));
     if (options->json)
-        plan_table_json(&search, stdout);
+        ranking_json(&search, stdout);
     else if (!options->quiet)
-        plan_table_print(&search, stdout);
+        ranking_print(&search, stdout);
     return STATUS_OK;
 }
 

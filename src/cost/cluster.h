@@ -27,11 +27,11 @@ struct cluster_range {
 struct cluster_class {
     const char *name;
     struct cluster_range ranks;
-    double flops_per_ns, bytes_per_ns; /* arithmetic in f32; memory */
+    double flops_per_ns, bytes_per_ns;           /* arithmetic in f32; memory */
     double tf32_per_ns, bf16_per_ns, f16_per_ns; /* arithmetic of products; 0: as f32 */
-    int64_t memory_bytes;              /* of one rank */
-    double efficiency[OP_COUNT];       /* share of flops_per_ns that an operation reaches */
-    int line;                          /* of the file */
+    int64_t memory_bytes;                        /* of one rank */
+    double efficiency[OP_COUNT]; /* share of flops_per_ns that an operation reaches */
+    int line;                    /* of the file */
 };
 
 /* `count` equal hosts in a row. */
@@ -80,9 +80,9 @@ enum status cluster_parse(const char *name, const void *text, size_t bytes, stru
 enum status cluster_read(const char *path, struct cluster *out);
 void cluster_free(struct cluster *cluster);
 
-/* A cluster of equal hosts in a word: HxD:CLASS[,IN_HOST][,BETWEEN], as in 2x8:a100-40,nvlink,25gbe.
- * cluster_read takes it in place of a file. Classes and links are rows of cluster_class.def; hosts
- * are h0, h1 ... as far as there are no more than this. */
+/* A cluster of equal hosts in a word: HxD:CLASS[,IN_HOST][,BETWEEN], as in
+ * 2x8:a100-40,nvlink,25gbe. cluster_read takes it in place of a file. Classes and links are rows of
+ * cluster_class.def; hosts are h0, h1 ... as far as there are no more than this. */
 enum { CLUSTER_NAMED_HOSTS = 4096 };
 bool cluster_is_word(const char *text);
 enum status cluster_parse_word(const char *text, struct cluster *out);

@@ -69,8 +69,8 @@ static enum status refuse_name(const char *text, const char *what, const char *n
         free(all);
         all = longer;
     }
-    return fail(STATUS_USAGE, "--cluster %s: %s is no %s\n  %s: %s", text, text_quoted(name, quoted),
-                what, what, all);
+    return fail(STATUS_USAGE, "--cluster %s: %s is no %s\n  %s: %s", text,
+                text_quoted(name, quoted), what, what, all);
 }
 
 static enum status find_class(const char *text, const char *name, const struct known_class **out) {
@@ -142,8 +142,8 @@ static void write_link(FILE *out, const char *name, const struct known_link *lin
 /* What operations reach of a data sheet's rate: see docs/cluster.md. */
 static void write_file(const struct word *word, FILE *out) {
     const struct known_class *class = word->class;
-    double memory = class->kind == CPU ? class->memory_gib / (double)word->ranks
-                                       : class->memory_gib,
+    double memory =
+               class->kind == CPU ? class->memory_gib / (double)word->ranks : class->memory_gib,
            share = class->kind == CPU ? 1.0 / (double)word->ranks : 1;
     fprintf(out, "classes:\n  - {name: %s, ranks: %lld, gflops_per_s: %g", class->name,
             (long long)(word->hosts * word->ranks), class->f32 * share);

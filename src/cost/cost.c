@@ -142,8 +142,8 @@ static void look_up(struct cost_table *table, int n) {
             costs->simulated ? rule_of_one_ns(table->graph, n) : cost_rule_ns(table->graph, n);
     for (int c = 0; costs->cluster && node->kernel && c < cost_class_count(costs); c++)
         table->ns[c * table->graph->node_count + n] =
-            cluster_class_ns(&costs->cluster->class[c], node -> op, &cost, table->graph->dtype,
-                             table->graph->device->tf32);
+            cluster_class_ns(&costs->cluster->class[c], node -> op, &cost, table -> graph -> dtype,
+                             table -> graph -> device -> tf32);
 }
 
 void cost_table_new(const struct costs *costs, const struct graph *graph, struct cost_table *out) {

@@ -34,9 +34,8 @@ static void place_micro(struct plan *plan, struct micro_plan *micro,
         placement_free(&micro->placement[i]);
         int stage = plan->chunk[i / FORM_COUNT].stage;
         if (!has_form(plan, micro, i % FORM_COUNT)) continue;
-        micro->placement[i] = plan->pool
-                                  ? plan_pool_place(plan->pool, &micro->ranges, stage, &own)
-                                  : graph_place(&micro->ranges, stage, &own);
+        micro->placement[i] = plan->pool ? plan_pool_place(plan->pool, &micro->ranges, stage, &own)
+                                         : graph_place(&micro->ranges, stage, &own);
     }
 }
 

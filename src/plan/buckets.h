@@ -58,8 +58,8 @@ void buckets_join(struct bucket_list *buckets);
 void buckets_cut(const struct bucket_list *buckets, const struct bucket_source *source,
                  struct ranges *ranges, int stage);
 
-/* Local. The most bytes of a bucket of a model with so many parameters, where no option says it. One
- * parameter may be larger. */
+/* Local. The most bytes of a bucket of a model with so many parameters, where no option says it.
+ * One parameter may be larger. */
 int64_t buckets_most_bytes(int64_t total);
 
 #endif

@@ -77,7 +77,8 @@ enum status graphs_cut(const struct plan *plan, struct micro_plan *micro) {
 void graphs_free(const struct plan *plan, struct micro_plan *micro) {
     for (int i = 0; micro->placement && i < plan->chunk_count * FORM_COUNT; i++)
         placement_free(&micro->placement[i]);
-    for (int i = 0; !plan->pool && micro->crossing && i < (plan_stages(plan) - 1) * PHASE_COUNT; i++)
+    for (int i = 0; !plan->pool && micro->crossing && i < (plan_stages(plan) - 1) * PHASE_COUNT;
+         i++)
         free(micro->crossing[i].values);
     free(micro->placement);
     free(micro->crossing);

@@ -9,9 +9,10 @@
 enum status graphs_build(const struct run_config *config, struct device *device,
                          const struct graph *main, int64_t samples, bool training,
                          struct graph **out);
-/* Local. The same for a plan; parameters have the layouts of the plan's main graph, where that is made
- * already. Kernels of a model in several stages are described only, until its stages are known;
- * those that will never run, for training in a forward program, for ever. The caller frees it. */
+/* Local. The same for a plan; parameters have the layouts of the plan's main graph, where that is
+ * made already. Kernels of a model in several stages are described only, until its stages are
+ * known; those that will never run, for training in a forward program, for ever. The caller frees
+ * it. */
 enum status graphs_make(const struct plan *plan, int64_t samples, bool training,
                         struct graph **out);
 /* Local. Cuts the graph at the plan's partition: fills in ranges and crossings. */

@@ -44,8 +44,8 @@ struct partition_source {
     struct layer_list layers;
     int *param_unit;
     struct table fixed[BALANCE_COUNT];
-    double *kept;                          /* per run of layers */
-    size_t *cross_bytes;                   /* per layer: of both phases */
+    double *kept;                           /* per run of layers */
+    size_t *cross_bytes;                    /* per layer: of both phases */
     struct crossing *crossing[PHASE_COUNT]; /* per unit; no values: not asked for yet */
 };
 
@@ -288,8 +288,7 @@ static struct partition_chunk chunk_of(struct partition_source *source, const st
         .first_unit = stage->first_unit,
         .end_unit = stage->end_unit,
         .layer_count = last - first + 1,
-        .kept_bytes =
-            (size_t)weigh_kept(source)[balance_entry(layers->count, first, last + 1)]};
+        .kept_bytes = (size_t)weigh_kept(source)[balance_entry(layers->count, first, last + 1)]};
     add_params(source, &chunk);
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
         struct node_range nodes = stage->phase[phase].nodes;

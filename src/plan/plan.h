@@ -64,10 +64,9 @@ enum { PLAN_MAX_MICRO = 6 };
 enum { PLAN_STEPS_AHEAD = 2 };
 
 /* What goes with a message where steps overlap: losses and requests of the step; with gradients
- * also a time for each rank. */
-enum { PLAN_NOTE_BYTES = 512 };
-/* What carries the place of a message from device to device (exec/mail.h), instead of tensors. */
-enum { PLAN_PLACE_BYTES = 8 };
+ * also a time for each rank. What carries, instead of tensors, the place of a message from device
+ * to device (exec/mail.h). */
+enum { PLAN_NOTE_BYTES = 512, PLAN_PLACE_BYTES = 8 };
 
 /* What a plan does not make itself. All borrowed, and used by plan_new alone, but for the name. */
 struct plan_given {
@@ -75,7 +74,7 @@ struct plan_given {
     const struct bytes *program; /* in place of the schedule's own body; NULL */
     const struct bytes *agreed;  /* of auto: the text of rank 0's program; NULL */
     const struct choice
-        *chosen; /* of auto: what another plan of the run has chosen; NULL: choose */
+        *chosen;            /* of auto: what another plan of the run has chosen; NULL: choose */
     struct plan_pool *pool; /* of a search: graphs are shared, and described only; outlives the
                                plan. NULL: its own */
 };

@@ -86,8 +86,7 @@ struct graph *plan_pool_find(const struct plan_pool *pool, const struct plan_poo
 }
 
 void plan_pool_add(struct plan_pool *pool, const struct plan_pool_key *key, struct graph *graph) {
-    pool->item =
-        mem_grow(pool->item, &pool->capacity, (size_t)pool->count + 1, sizeof *pool->item);
+    pool->item = mem_grow(pool->item, &pool->capacity, (size_t)pool->count + 1, sizeof *pool->item);
     pool->item[pool->count++] = (struct pooled){.key = *key, .graph = graph};
 }
 
@@ -146,9 +145,11 @@ enum status plan_pool_partition(struct plan_pool *pool, const struct graph *grap
 
 static uint64_t flags_of(const struct placement_config *config) {
     const struct life_config *life = &config->life;
-    const bool flags[] = {life->split,     life->mixed,     life->segments_apart, life->lockstep,
-                          life->recompute, life->blocks,    life->some_kept,      life->inputs,
-                          config->shared,  config->gradients_outside};
+    const bool flags[] = {life->split,          life->mixed,
+                          life->segments_apart, life->lockstep,
+                          life->recompute,      life->blocks,
+                          life->some_kept,      life->inputs,
+                          config->shared,       config->gradients_outside};
     uint64_t bits = 0;
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) bits |= (uint64_t)flags[i] << i;
     return bits;

@@ -64,8 +64,8 @@ struct planned_run {
 enum status planned_open(const struct options *options, const struct rank_info *info,
                          struct planned_run *out);
 void planned_close(struct planned_run *planned);
-/* Local, blocking. Opens the data that the options of `planned` name, and resolves what follows from
- * these: nothing else of it is there. */
+/* Local, blocking. Opens the data that the options of `planned` name, and resolves what follows
+ * from these: nothing else of it is there. */
 enum status planned_open_data(struct planned_run *planned);
 /* Local. Of a run that is forecast and never started: `ranks` ranks that share this machine, as
  * those of `train` would. What a rank takes is measured as explain does. */

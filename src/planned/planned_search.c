@@ -34,8 +34,8 @@ enum status planned_ranks_asked(const struct options *options, int *out) {
 static enum status ranks_searched(const struct planned_search *search, int *out) {
     const struct options *options = &search->options;
     const struct cluster *cluster = search->opened.costs->cluster;
-    bool both = option_is_given(options, OPTION_stages) &&
-                option_is_given(options, OPTION_replicas);
+    bool both =
+        option_is_given(options, OPTION_stages) && option_is_given(options, OPTION_replicas);
     int asked = resolve_ranks_asked(options);
     *out = option_is_given(options, OPTION_local_ranks) ? (int)options->local_ranks
            : both || !cluster                           ? asked
@@ -53,31 +53,33 @@ static void complete(void *context, struct plan *plan) {
     plan->memory.library = (size_t)search->library_bytes;
 }
 
-/* One rank, one micro-batch of the size that many candidates have: all kernels of the model. */
-static struct planner_choice usual_choice(const struct planned_search *search) {
+/* One rank, micro-batches of the size that many candidates have: all kernels of the model. */
+static enum status ask_usual(const struct planned_search *search, struct weigher *out) {
     const struct options *options = &search->options;
-    int64_t ranks = search->input.ranks, replicas = 1;
-    for (int64_t r = 1; r <= ranks; r++)
+    int64_t replicas = 1;
+    for (int64_t r = 1; r <= search->input.ranks; r++)
         if (options->batch % r == 0) replicas = r;
-    return (struct planner_choice){.ranks = 1,
+    struct planner_choice usual = {.ranks = 1,
                                    .stages = 1,
                                    .replicas = 1,
                                    .micro_batches = (int32_t)replicas,
                                    .chunks = 1,
                                    .schedule = PLANNER_WHOLE};
+    struct options alone = *options;
+    alone.arena = (struct arena){0};
+    for (int id = 0; id < OPTION_COUNT; id++)
+        if (option_rows[id].commands & OPTION_OF_LAYOUT) option_reset(&alone, (enum option_id)id);
+    enum status status = planner_apply(&usual, search->input.costs, &alone);
+    if (status == STATUS_OK) *out = weigher_ask(&alone);
+    arena_free(&alone.arena);
+    return status;
 }
 
 /* Ranks as processes have a control plane besides: planned_memory.c. */
 static void take_library(struct planned_search *search, const struct weighed *weighed) {
-    enum { CONTROL_DATA_BYTES = 380 << 10, CONTROL_CODE_BYTES = 900 << 10 };
-    struct planner_memory *memory = &search->input.memory;
-    bool several = search->input.ranks > 1;
+    enum { CONTROL_BYTES = (380 + 900) << 10 };
     search->library_bytes = weighed->found ? weighed->library_bytes : FALLBACK_LIBRARY_BYTES;
-    memory->shared_bytes = weighed->shared_bytes;
-    memory->beside_bytes = weighed->beside_bytes;
-    if (!several) return;
-    search->library_bytes += CONTROL_DATA_BYTES + CONTROL_CODE_BYTES;
-    memory->shared_bytes += CONTROL_CODE_BYTES;
+    if (search->input.ranks > 1) search->library_bytes += CONTROL_BYTES;
 }
 
 static void set_memory(struct planned_search *search) {
@@ -116,9 +118,8 @@ static enum status set_input(struct planned_search *search) {
                                     .best = BEST};
     TRY(ranks_searched(search, &input->ranks));
     cores_of_ranks(input->ranks, &cores);
-    input->threads = option_is_set(&search->options, OPTION_threads)
-                         ? (int)search->options.threads
-                         : cores_threads(&cores);
+    input->threads = option_is_set(&search->options, OPTION_threads) ? (int)search->options.threads
+                                                                     : cores_threads(&cores);
     if (!search->opened.costs->cluster) input->cores = machine_cores("").online;
     set_memory(search);
     return STATUS_OK;
@@ -132,42 +133,42 @@ static enum status open_search(struct planned_search *search) {
     return set_input(search);
 }
 
-static void sort_out(struct planned_search *search, const struct weigher *weigher) {
+/* The first row that fits by explain's own figures. */
+static enum status find_fitting(struct planned_search *search) {
     struct planner_result *result = &search->result;
     for (search->fitting = 0; search->fitting < result->timed; search->fitting++) {
         struct planner_row *row = &result->row[search->fitting];
-        weigher_ask(weigher, &row->choice);
-        struct weighed weighed = weigher_answer(weigher);
-        if (!weighed.found) return;
+        struct options options;
+        struct weigher weigher = {.pid = -1, .answer = -1};
+        enum status status = planned_search_options(search, row, &options);
+        if (status == STATUS_OK) weigher = weigher_ask(&options);
+        arena_free(&options.arena);
+        struct weighed weighed = weigher_answer(&weigher);
+        TRY(status);
+        if (!weighed.found) return STATUS_OK;
+        row->over_bytes = weighed.fits ? 0 : weighed.most_bytes - row->peak_bytes + 1;
         row->peak_bytes = weighed.most_bytes;
-        row->peak_rank = weighed.most_rank;
-        row->over_bytes = weighed.over_bytes;
-        if (weighed.over_bytes == 0) return;
+        if (weighed.fits) return STATUS_OK;
     }
+    return STATUS_OK;
 }
 
-static enum status search_with(struct planned_search *search, const struct weigher *weigher) {
-    struct planner_choice usual = usual_choice(search);
-    weigher_ask(weigher, &usual);
-    struct weighed weighed = weigher_answer(weigher);
+static enum status search_all(struct planned_search *search) {
+    struct weigher weigher;
+    TRY(ask_usual(search, &weigher));
+    struct weighed weighed = weigher_answer(&weigher);
     take_library(search, &weighed);
     TRY(planner_search(&search->input, &search->result));
-    sort_out(search, weigher);
-    return STATUS_OK;
+    return find_fitting(search);
 }
 
 enum status planned_search(const struct options *options, bool exhaustive,
                            struct planned_search *out) {
-    struct weigher weigher;
     *out = (struct planned_search){.options = *options};
     TRY(refuse_costs(options));
     enum status status = open_search(out);
     out->input.exhaustive = exhaustive;
-    if (status == STATUS_OK) {
-        weigher_open(&out->options, &weigher);
-        status = search_with(out, &weigher);
-        weigher_close(&weigher);
-    }
+    if (status == STATUS_OK) status = search_all(out);
     if (status != STATUS_OK) planned_search_close(out);
     return status;
 }
@@ -219,20 +220,21 @@ enum status planned_search_refuse(const struct planned_search *search) {
     char over[TEXT_BYTES], need[TEXT_BYTES], more[TEXT_BYTES];
     if (planned_search_first(search)) return STATUS_OK;
     if (!near)
-        return fail(STATUS_USAGE, "no plan of these options can be made: all %lld are refused\n"
-                                  "  explain says why, for one of them",
+        return fail(STATUS_USAGE,
+                    "no plan of these options can be made: all %lld are refused\n"
+                    "  explain says why, for one of them",
                     (long long)search->result.refused);
     int64_t ranks = ranks_more(search, near);
-    return fail(STATUS_MEMORY,
-                "nothing fits: the smallest of %lld plans (%s, %d x %d, M %d, ZeRO %d, recompute %s) "
-                "needs %s, %s too much\n  %s%s%s a smaller --batch or model",
-                (long long)search->result.row_count, planner_schedule_name(&near->choice),
-                near->choice.stages, near->choice.replicas, near->choice.micro_batches,
-                near->choice.zero_stage,
-                recompute_policy_name((enum recompute_policy)near->choice.recompute),
-                text_size(near->peak_bytes, need), text_size(near->over_bytes, over),
-                fixed_hint(search), ranks > 0 ? text_count(ranks, "rank", more) : "",
-                ranks > 0 ? " more; or" : "");
+    return fail(
+        STATUS_MEMORY,
+        "nothing fits: the smallest of %lld plans (%s, %d x %d, M %d, ZeRO %d, recompute %s) "
+        "needs %s, %s too much\n  %s%s%s a smaller --batch or model",
+        (long long)search->result.row_count, planner_schedule_name(&near->choice),
+        near->choice.stages, near->choice.replicas, near->choice.micro_batches,
+        near->choice.zero_stage,
+        recompute_policy_name((enum recompute_policy)near->choice.recompute),
+        text_size(near->peak_bytes, need), text_size(near->over_bytes, over), fixed_hint(search),
+        ranks > 0 ? text_count(ranks, "rank", more) : "", ranks > 0 ? " more; or" : "");
 }
 
 enum status planned_search_options(const struct planned_search *search,

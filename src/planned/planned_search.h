@@ -26,8 +26,8 @@ void planned_search_close(struct planned_search *search);
 enum status planned_ranks_asked(const struct options *options, int *out);
 /* Local. The row that a command would run; NULL: none fits. */
 const struct planner_row *planned_search_first(const struct planned_search *search);
-/* Local. STATUS_MEMORY where no candidate fits: by how many bytes the best misses, and what would make
- * it fit. */
+/* Local. STATUS_MEMORY where no candidate fits: by how many bytes the best misses, and what would
+ * make it fit. */
 enum status planned_search_refuse(const struct planned_search *search);
 /* Local. The options of a row, with the number of threads that the search had: those of the command
  * that is printed. The caller frees them. */

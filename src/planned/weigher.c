@@ -3,117 +3,80 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/log.h"
-#include "planned/planned.h"
+#include <jansson.h>
 
-enum { ANSWER_LIMIT_S = 120 };
+#include "base/mem.h"
+#include "base/status.h"
 
-/* --- the forked processes --- */
+/* The options that somebody named, as arguments; the caller frees them. */
+static char **arguments_of(const struct options *options) {
+    char **argv = MEM_ARRAY(char *, 2 * OPTION_COUNT + 4);
+    int count = 0;
+    argv[count++] = mem_text("stretto");
+    argv[count++] = mem_text("explain");
+    for (int id = 0; id < OPTION_COUNT; id++) {
+        bool talks = id == OPTION_json || id == OPTION_quiet || id == OPTION_show;
+        if (talks || !(option_rows[id].commands & COMMAND_EXPLAIN)) continue;
+        if (!option_is_given(options, (enum option_id)id)) continue;
+        argv[count++] = mem_format("--%s", option_rows[id].name);
+        argv[count++] = option_text(options, (enum option_id)id);
+    }
+    argv[count++] = mem_text("--json");
+    return argv;
+}
 
-static void quiet(void) {
-    static char unheard[256];
-    log_capture(unheard, sizeof unheard);
+static void run_explain(char *const *argv, int to) {
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (nothing < 0) return;
-    dup2(nothing, STDOUT_FILENO);
-    dup2(nothing, STDERR_FILENO);
+    if (nothing >= 0) dup2(nothing, STDERR_FILENO);
+    dup2(to, STDOUT_FILENO);
+    execv("/proc/self/exe", argv);
+    _exit(127);
 }
 
-static int64_t over_of(const struct planned_run *planned) {
-    struct planned_fit fit;
-    int64_t machine = planned->available_bytes, need = (int64_t)planned_machine_bytes(planned);
-    if (planned_fit(planned, &fit))
-        return fit.fits ? 0 : (int64_t)fit.need_bytes - (int64_t)fit.has_bytes;
-    return machine > 0 && need > machine ? need - machine : 0;
+struct weigher weigher_ask(const struct options *options) {
+    struct weigher weigher = {.pid = -1, .answer = -1};
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return weigher;
+    char **argv = arguments_of(options);
+    weigher.pid = fork();
+    if (weigher.pid == 0) run_explain(argv, ends[1]);
+    close(ends[1]);
+    weigher.answer = ends[0];
+    for (char **one = argv; *one; one++) free(*one);
+    free(argv);
+    return weigher;
 }
 
-static struct weighed weigh(const struct options *base, const struct planner_choice *choice) {
-    struct options options = *base;
-    struct rank_info info;
-    SCOPED(planned_close) struct planned_run planned = {0};
-    struct costs none = {0};
-    options.arena = (struct arena){0};
-    signal(SIGALRM, SIG_DFL);
-    alarm(ANSWER_LIMIT_S);
-    if (planner_apply(choice, &none, &options) != STATUS_OK) return (struct weighed){0};
-    info = planned_info_to_forecast(&options, choice->ranks);
-    if (planned_open(&options, &info, &planned) != STATUS_OK) return (struct weighed){0};
-    struct weighed weighed = {.found = true,
-                              .library_bytes = (int64_t)planned.plan->memory.library,
-                              .shared_bytes = (int64_t)planned.code_bytes,
-                              .beside_bytes =
-                                  planned.to_start ? (int64_t)planned.before.own_bytes : 0,
-                              .over_bytes = over_of(&planned)};
-    weighed.most_bytes = (int64_t)memory_sum(planned_largest(&planned, &weighed.most_rank));
+static struct weighed read_answer(int from) {
+    struct weighed weighed = {0};
+    json_int_t library, most;
+    FILE *stream = fdopen(from, "r");
+    json_t *root = stream ? json_loadf(stream, 0, NULL) : NULL;
+    weighed.found = json_unpack(root, "{s:I, s:{s:I}}", "predicted_peak_bytes", &most, "memory",
+                                "library", &library) == 0;
+    if (weighed.found) weighed.most_bytes = most, weighed.library_bytes = library;
+    json_decref(root);
+    if (stream)
+        fclose(stream);
+    else
+        close(from);
     return weighed;
 }
 
-static void answer_one(const struct weigher *weigher, const struct options *options,
-                       const struct planner_choice *choice) {
-    pid_t child = fork();
-    if (child == 0) {
-        struct weighed weighed = weigh(options, choice);
-        _exit(write(weigher->answer, &weighed, sizeof weighed) != (ssize_t)sizeof weighed);
-    }
-    int ended = 1;
-    while (child > 0 && waitpid(child, &ended, 0) < 0 && errno == EINTR) {
-    }
-    struct weighed none = {0};
-    if (ended != 0 && write(weigher->answer, &none, sizeof none) < 0) _exit(1);
-}
-
-static void serve(const struct weigher *weigher, const struct options *options) {
-    struct planner_choice choice;
-    quiet();
-    while (read(weigher->ask, &choice, sizeof choice) == (ssize_t)sizeof choice)
-        answer_one(weigher, options, &choice);
-    _exit(0);
-}
-
-/* --- the process that searches --- */
-
-void weigher_open(const struct options *options, struct weigher *out) {
-    int ask[2], answer[2];
-    *out = (struct weigher){.pid = -1, .ask = -1, .answer = -1};
-    if (pipe2(ask, O_CLOEXEC) != 0) return;
-    if (pipe2(answer, O_CLOEXEC) != 0) {
-        close(ask[0]), close(ask[1]);
-        return;
-    }
-    pid_t child = fork();
-    if (child == 0) {
-        close(ask[1]), close(answer[0]);
-        serve(&(struct weigher){.ask = ask[0], .answer = answer[1]}, options);
-    }
-    close(ask[0]), close(answer[1]);
-    *out = (struct weigher){.pid = child, .ask = ask[1], .answer = answer[0]};
-}
-
-void weigher_close(struct weigher *weigher) {
-    if (weigher->ask >= 0) close(weigher->ask);
-    if (weigher->answer >= 0) close(weigher->answer);
-    while (weigher->pid > 0 && waitpid(weigher->pid, NULL, 0) < 0 && errno == EINTR) {
-    }
-    *weigher = (struct weigher){.pid = -1, .ask = -1, .answer = -1};
-}
-
-void weigher_ask(const struct weigher *weigher, const struct planner_choice *choice) {
-    ssize_t sent;
-    while (weigher->pid > 0 && (sent = write(weigher->ask, choice, sizeof *choice)) < 0 &&
-           errno == EINTR) {
-    }
-}
-
-struct weighed weigher_answer(const struct weigher *weigher) {
+struct weighed weigher_answer(struct weigher *weigher) {
     struct weighed weighed = {0};
-    ssize_t got = -1;
-    while (weigher->pid > 0 && (got = read(weigher->answer, &weighed, sizeof weighed)) < 0 &&
-           errno == EINTR) {
+    int ended = 0;
+    if (weigher->answer >= 0) weighed = read_answer(weigher->answer);
+    while (weigher->pid > 0 && waitpid(weigher->pid, &ended, 0) < 0 && errno == EINTR) {
     }
-    return got == (ssize_t)sizeof weighed ? weighed : (struct weighed){0};
+    bool refused = WIFEXITED(ended) && WEXITSTATUS(ended) == status_exit_code(STATUS_MEMORY);
+    weighed.fits = weighed.found && !refused;
+    *weigher = (struct weigher){.pid = -1, .answer = -1};
+    return weighed;
 }

@@ -2,11 +2,11 @@
  * printed in the end is this very list. */
 #include <string.h>
 
-#include "planner/planner.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "plan/plan_auto.h"
 #include "plan/resolve.h"
+#include "planner/planner.h"
 #include "program/auto.h"
 #include "program/pipeline.h"
 

@@ -100,8 +100,8 @@ static void weigh_params(struct planner_split *split, const struct ranges *range
     for (int u = 0; u < graph->use_count; u++) {
         int maker = graph->values[graph->uses[u].gradient].producer,
             stage = ranges_stage(ranges, &graph->nodes[maker]);
-        size_t bytes = tensor_type_bytes(
-            &graph->values[graph->params[graph->uses[u].param].value].type);
+        size_t bytes =
+            tensor_type_bytes(&graph->values[graph->params[graph->uses[u].param].value].type);
         if (bytes > split->largest_bytes[stage]) split->largest_bytes[stage] = bytes;
     }
 }
@@ -111,8 +111,7 @@ static void weigh_split(struct planner_split *split) {
     split->param_bytes = MEM_ARRAY(size_t, split->count);
     for (int s = 0; s < split->count; s++) {
         split->kept_bytes[s] = split->partition.chunks[s].kept_bytes;
-        split->param_bytes[s] =
-            (size_t)state_bytes(split->partition.chunks[s].param_elements);
+        split->param_bytes[s] = (size_t)state_bytes(split->partition.chunks[s].param_elements);
     }
 }
 
@@ -195,8 +194,8 @@ double planner_run_again(const struct planner_choice *choice) {
  * nothing runs again, but by block: at the last position of some schedules, at all of them with one
  * micro-batch, and where auto has little memory. */
 static double again_at(const struct planner_choice *choice, int position) {
-    bool at_once = choice->schedule < 0 || choice->micro_batches == 1 ||
-                   position == choice->stages - 1;
+    bool at_once =
+        choice->schedule < 0 || choice->micro_batches == 1 || position == choice->stages - 1;
     if (choice->chunks == 1 && at_once && choice->recompute != RECOMPUTE_ALWAYS_BLOCK) return 0;
     return planner_run_again(choice);
 }
@@ -215,14 +214,15 @@ enum status planner_bound_whole(struct planner_bounds *bounds, struct planner_ro
 double planner_stage_ns(const struct planner_position *at, const double *times, int stage) {
     double most = 0;
     for (int i = 0; i < at->on.count; i++) {
-        double ns = times[at->on.item[i].class * at->split->count + stage] *
-                    at->on.item[i].slowness;
+        double ns =
+            times[at->on.item[i].class * at->split->count + stage] * at->on.item[i].slowness;
         if (ns > most) most = ns;
     }
     return most;
 }
 
-static void devices_at(const struct planner_judged *judged, int position, struct cost_devices *out) {
+static void devices_at(const struct planner_judged *judged, int position,
+                       struct cost_devices *out) {
     const struct grid *grid = &judged->grid;
     out->in_step = true;
     for (int r = 0; r < grid->replicas; r++) {
@@ -234,16 +234,17 @@ static void devices_at(const struct planner_judged *judged, int position, struct
 
 /* Gradients of a position over its replicas, once a step; half of it where they are scattered,
  * and parameters are gathered while other work runs. */
-double planner_comm_ns(const struct planner_judged *judged, int position, int64_t bytes, bool whole) {
+double planner_comm_ns(const struct planner_judged *judged, int position, int64_t bytes,
+                       bool whole) {
     const struct grid *grid = &judged->grid;
     struct cost_link slowest = judged->net.group_link;
     if (grid->replicas == 1) return 0;
     if (judged->net.cluster) slowest = (struct cost_link){0};
     for (int r = 0; judged->net.cluster && r < grid->replicas; r++) {
         int next = r + 1 < grid->replicas ? r + 1 : 0;
-        slowest = cost_slower_link(slowest,
-                                   cost_link(&judged->net, group_rank(grid, GROUP_PIPELINE, r, position),
-                                             group_rank(grid, GROUP_PIPELINE, next, position)));
+        slowest = cost_slower_link(
+            slowest, cost_link(&judged->net, group_rank(grid, GROUP_PIPELINE, r, position),
+                               group_rank(grid, GROUP_PIPELINE, next, position)));
     }
     double part = judged->choice->zero_stage && !whole ? 0.5 : 1;
     slowest.latency = 0;
@@ -251,7 +252,8 @@ double planner_comm_ns(const struct planner_judged *judged, int position, int64_
                            COST_SUM);
 }
 
-static double message_ns(const struct planner_judged *judged, const struct planner_position *at, int cut) {
+static double message_ns(const struct planner_judged *judged, const struct planner_position *at,
+                         int cut) {
     const struct grid *grid = &judged->grid;
     int from = grid_position(grid, cut), to = grid_position(grid, cut + 1);
     const struct crossing *crossing = judged->split->partition.chunks[cut].crossing;
@@ -284,8 +286,8 @@ struct sums {
     int64_t bytes; /* of gradients */
 };
 
-static void sum_passes(const struct planner_judged *judged, struct planner_position *at, int position,
-                       struct sums *sums) {
+static void sum_passes(const struct planner_judged *judged, struct planner_position *at,
+                       int position, struct sums *sums) {
     double micros = judged->choice->micro_batches,
            forwards = micros + again_at(judged->choice, position);
     for (int c = 0; c < judged->grid.chunks; c++) {
@@ -301,7 +303,8 @@ static void sum_passes(const struct planner_judged *judged, struct planner_posit
 }
 
 /* What a position does in a step, whatever the order is. */
-static struct sums sum_position(const struct planner_judged *judged, struct planner_position *at, int position) {
+static struct sums sum_position(const struct planner_judged *judged, struct planner_position *at,
+                                int position) {
     const struct planner_choice *choice = judged->choice;
     const struct run_config *base = judged->bounds->base;
     struct sums sums = {0};
@@ -328,8 +331,7 @@ static double chain_ns(const struct planner_judged *judged, struct planner_posit
         double forward = planner_stage_ns(here, judged->split->forward, s),
                input = planner_stage_ns(here, judged->split->input, s);
         double again = again_at(choice, grid_position(&judged->grid, s));
-        double own = ((choice->micro_batches + again) * forward +
-                      choice->micro_batches * input) *
+        double own = ((choice->micro_batches + again) * forward + choice->micro_batches * input) *
                      judged->crowd;
         if (before + own > most) most = before + own;
         before += (forward + input) * judged->crowd;
@@ -355,7 +357,8 @@ static bool sums_late(const struct planner_judged *judged) {
            (choice->zero_stage < 2 || !scatters);
 }
 
-static double position_ns(const struct planner_judged *judged, struct planner_position *at, int position) {
+static double position_ns(const struct planner_judged *judged, struct planner_position *at,
+                          int position) {
     struct sums sums = sum_position(judged, at, position);
     double whole = larger(sums.busy + sums.update, sums.comm);
     return sums_late(judged) ? larger(whole, sums.early + sums.late + sums.update) : whole;
@@ -446,17 +449,17 @@ static struct grid grid_of(const struct planner_choice *choice) {
 }
 
 enum status planner_judge(struct planner_bounds *bounds, const struct planner_choice *choice,
-                         struct planner_judged *out) {
+                          struct planner_judged *out) {
     struct planner_split *split;
     int graph;
     TRY(find_graph(bounds, samples_of(bounds, choice), &graph));
     TRY(find_split(bounds, graph, choice->stages * choice->chunks, choice->balance, &split));
     *out = (struct planner_judged){.bounds = bounds,
-                           .choice = choice,
-                           .split = split,
-                           .grid = grid_of(choice),
-                           .costs = bounds->costs,
-                           .crowd = crowd_of(bounds, choice)};
+                                   .choice = choice,
+                                   .split = split,
+                                   .grid = grid_of(choice),
+                                   .costs = bounds->costs,
+                                   .crowd = crowd_of(bounds, choice)};
     out->costs.crowd = out->crowd;
     out->net = cost_net_of(&out->costs, bounds->input->threads);
     return STATUS_OK;

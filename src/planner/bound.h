@@ -7,8 +7,8 @@
  * wait and buckets that come late only make a step longer. Memory: parameters, their gradients and
  * optimizer state, and what one micro-batch keeps.
  *
- * Stages are cut as a plan cuts them. What depends on the size of the micro-batch alone is made once
- * for it, and what depends on the cut once for each cut. */
+ * Stages are cut as a plan cuts them. What depends on the size of the micro-batch alone is made
+ * once for it, and what depends on the cut once for each cut. */
 #ifndef PLANNER_BOUND_H
 #define PLANNER_BOUND_H
 

@@ -25,9 +25,9 @@ struct order_costs {
 };
 
 static void order_costs_free(struct order_costs *costs) {
-    void *const parts[] = {costs->forward, costs->input,     costs->weight,    costs->latency,
-                           costs->kept,    costs->moving[0], costs->moving[1], costs->none,
-                           costs->again};
+    void *const parts[] = {costs->forward,   costs->input, costs->weight,
+                           costs->latency,   costs->kept,  costs->moving[0],
+                           costs->moving[1], costs->none,  costs->again};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) free(parts[i]);
 }
 
@@ -35,14 +35,14 @@ static struct cost_link link_between(const struct planner_judged *judged, int fr
     const struct grid *grid = &judged->grid;
     struct cost_link slowest = {0};
     for (int r = 0; from != to && r < grid->replicas; r++)
-        slowest = cost_slower_link(slowest,
-                                   cost_link(&judged->net, group_rank(grid, GROUP_PIPELINE, r, from),
-                                             group_rank(grid, GROUP_PIPELINE, r, to)));
+        slowest = cost_slower_link(slowest, cost_link(&judged->net,
+                                                      group_rank(grid, GROUP_PIPELINE, r, from),
+                                                      group_rank(grid, GROUP_PIPELINE, r, to)));
     return slowest;
 }
 
-static void cost_cut(const struct planner_judged *judged, const struct planner_position *at, int cut,
-                     struct order_costs *out) {
+static void cost_cut(const struct planner_judged *judged, const struct planner_position *at,
+                     int cut, struct order_costs *out) {
     int from = grid_position(&judged->grid, cut), to = grid_position(&judged->grid, cut + 1);
     const struct crossing *crossing = judged->split->partition.chunks[cut].crossing;
     if (from == to) return;
@@ -126,15 +126,14 @@ static void replay_order(const struct planner_judged *judged, const struct order
                                  .weight = costs->weight,
                                  .hop = judged->net.link.latency,
                                  .again = planner_run_again(choice) > 0 ? costs->again : NULL,
-                                 .again_keeps_last = recompute_keeps_last(
-                                     (enum recompute_policy)choice->recompute),
+                                 .again_keeps_last =
+                                     recompute_keeps_last((enum recompute_policy)choice->recompute),
                                  .latency = judged->net.cluster ? costs->latency : NULL,
                                  .moving = {costs->moving[0], costs->moving[1]}};
     out->late_ns = MEM_ARRAY(double, judged->split->count);
     double **begin = MEM_ARRAY(double *, shape.positions);
     for (int p = 0; p < shape.positions; p++) begin[p] = MEM_ARRAY(double, orders[p].count + 1);
-    struct replay replay = {
-        .shape = &shape, .orders = orders, .costs = &times, .begin = begin};
+    struct replay replay = {.shape = &shape, .orders = orders, .costs = &times, .begin = begin};
     struct replay_times found = {0};
     if (replay_run(&replay, &found, NULL)) {
         const struct pipeline_order *first = &orders[0];
@@ -202,9 +201,9 @@ static const struct planner_ordered *find_order(struct planner_bounds *bounds,
                                     .block = choice->recompute == RECOMPUTE_ALWAYS_BLOCK};
     for (int i = 0; i < bounds->ordered_count; i++) {
         const struct planner_order_key *one = &bounds->ordered[i].key;
-        if (one->split == key.split && one->schedule == key.schedule &&
-            one->stages == key.stages && one->micro_batches == key.micro_batches &&
-            one->replicas == key.replicas && one->again == key.again && one->block == key.block)
+        if (one->split == key.split && one->schedule == key.schedule && one->stages == key.stages &&
+            one->micro_batches == key.micro_batches && one->replicas == key.replicas &&
+            one->again == key.again && one->block == key.block)
             return &bounds->ordered[i];
     }
     struct planner_ordered made = {.key = key};
@@ -221,7 +220,8 @@ static const struct planner_ordered *find_order(struct planner_bounds *bounds,
 }
 
 /* Without the update: when all is there that it waits for. */
-static double ordered_ns(const struct planner_judged *judged, const struct planner_ordered *ordered) {
+static double ordered_ns(const struct planner_judged *judged,
+                         const struct planner_ordered *ordered) {
     const struct planner_choice *choice = judged->choice;
     bool clips = plan_clips(judged->bounds->base),
          scatters = strcmp(judged->bounds->input->options->zero_accumulate, "scatter") == 0;
@@ -229,7 +229,8 @@ static double ordered_ns(const struct planner_judged *judged, const struct plann
     for (int s = 0; s < judged->split->count && choice->replicas > 1; s++) {
         int position = grid_position(&judged->grid, s);
         if ((!clips && position > 0) || (choice->zero_stage >= 2 && scatters)) continue;
-        double comm = planner_comm_ns(judged, position, (int64_t)judged->split->param_bytes[s], false);
+        double comm =
+            planner_comm_ns(judged, position, (int64_t)judged->split->param_bytes[s], false);
         ns = larger(ns, ordered->late_ns[s] + comm);
     }
     return ns;

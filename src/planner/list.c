@@ -92,8 +92,7 @@ static void each_recompute(struct lister *lister) {
 
 /* Stage 2 with whole gradients, which are scattered once a step. */
 static bool is_zero1(const struct lister *lister) {
-    return lister->now.micro_batches > 1 &&
-           strcmp(lister->options->zero_accumulate, "local") == 0;
+    return lister->now.micro_batches > 1 && strcmp(lister->options->zero_accumulate, "local") == 0;
 }
 
 static void each_zero(struct lister *lister) {
@@ -133,8 +132,7 @@ static bool is_searched(const struct lister *lister, const struct pipeline_sched
     const struct option_list *include = &lister->options->include;
     bool asked = strcmp(schedule_asked(lister), schedule->name) == 0;
     if (TEXT_FIND(schedule->name, never) >= 0) return false;
-    for (int i = 0; i < include->count; i++)
-        asked |= strcmp(include->item[i], schedule->name) == 0;
+    for (int i = 0; i < include->count; i++) asked |= strcmp(include->item[i], schedule->name) == 0;
     return !schedule->older || asked;
 }
 
@@ -224,10 +222,9 @@ static enum status refuse_two(const struct lister *lister, enum option_id a, enu
  * leaving out one after the other. */
 static enum status refuse(const struct lister *lister) {
     static const enum option_id fixing[] = {
-        OPTION_strategy,       OPTION_schedule,   OPTION_stages,     OPTION_replicas,
-        OPTION_virtual_stages, OPTION_cut,        OPTION_zero_stage, OPTION_sync,
-        OPTION_recompute,      OPTION_balance,    OPTION_micro_batches,
-        OPTION_micro_batch_size};
+        OPTION_strategy,       OPTION_schedule, OPTION_stages,        OPTION_replicas,
+        OPTION_virtual_stages, OPTION_cut,      OPTION_zero_stage,    OPTION_sync,
+        OPTION_recompute,      OPTION_balance,  OPTION_micro_batches, OPTION_micro_batch_size};
     enum { COUNT = sizeof fixing / sizeof fixing[0] };
     for (int a = 0; a < COUNT; a++) {
         for (int b = a + 1; b < COUNT; b++) {

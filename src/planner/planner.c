@@ -220,14 +220,16 @@ static enum status fill_heap(struct search *search) {
 /* One rank, with nothing of the options that lay ranks out: what all candidates have in common. */
 static enum status configure_base(const struct planner_input *input, struct options *options,
                                   struct run_config *out) {
-    static const struct planner_choice one = {
-        .ranks = 1, .stages = 1, .replicas = 1, .micro_batches = 1, .schedule = PLANNER_WHOLE,
-        .chunks = 1};
+    static const struct planner_choice one = {.ranks = 1,
+                                              .stages = 1,
+                                              .replicas = 1,
+                                              .micro_batches = 1,
+                                              .schedule = PLANNER_WHOLE,
+                                              .chunks = 1};
     struct planner_input alone = *input;
     struct options free_of = *input->options;
     for (int id = 0; id < OPTION_COUNT; id++)
-        if (option_rows[id].commands & OPTION_OF_LAYOUT)
-            option_reset(&free_of, (enum option_id)id);
+        if (option_rows[id].commands & OPTION_OF_LAYOUT) option_reset(&free_of, (enum option_id)id);
     alone.options = &free_of;
     TRY(planner_configure(&alone, &one, options, out));
     out->balance = balance_find(input->options->balance);

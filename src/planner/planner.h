@@ -28,7 +28,8 @@ const char *planner_family_name(enum planner_family family);
 struct planner_choice {
     int32_t ranks, stages, replicas, micro_batches;
     int16_t chunks;   /* 0: auto finds them */
-    int16_t schedule; /* row of pipeline.def; PLANNER_WHOLE (the whole model on each rank) or PLANNER_AUTO */
+    int16_t schedule; /* row of pipeline.def; PLANNER_WHOLE (the whole model on each rank) or
+                         PLANNER_AUTO */
     int8_t zero_stage, recompute, balance;
 };
 enum { PLANNER_WHOLE = -1, PLANNER_AUTO = -2 };

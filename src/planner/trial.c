@@ -1,5 +1,5 @@
-/* See trial.h. The steps are those of a planned run (planned/planned.c), without what they measure of
- * this process; the simulation is that of sim/forecast.h. */
+/* See trial.h. The steps are those of a planned run (planned/planned.c), without what they measure
+ * of this process; the simulation is that of sim/forecast.h. */
 #include "planner/trial.h"
 
 #include <stdlib.h>
@@ -163,8 +163,8 @@ static const struct planner_auto *keep_choice(struct trial *trial) {
     struct choice *choice = &trial->plan->choice;
     if (!choice->row_count) return NULL;
     struct planner_auto *kept = MEM_NEW(struct planner_auto);
-    *kept = (struct planner_auto){.key = key_of(trial->input, &trial->row->choice),
-                                  .choice = *choice};
+    *kept =
+        (struct planner_auto){.key = key_of(trial->input, &trial->row->choice), .choice = *choice};
     *choice = (struct choice){0};
     autos->item =
         mem_grow(autos->item, &autos->capacity, (size_t)autos->count + 1, sizeof *autos->item);
@@ -191,8 +191,9 @@ static enum status plan_to_fit(struct trial *trial, struct plan_pool *pool) {
 /* A fixed schedule that auto takes has a row of its own. */
 static bool is_again(const struct trial *trial) {
     const struct planner_auto *known = known_choice(trial);
-    const struct choice *choice =
-        trial->plan->choice.row_count ? &trial->plan->choice : known ? &known->choice : NULL;
+    const struct choice *choice = trial->plan->choice.row_count ? &trial->plan->choice
+                                  : known                       ? &known->choice
+                                                                : NULL;
     bool asked = option_is_given(trial->input->options, OPTION_strategy) &&
                  strcmp(trial->input->options->strategy, "auto") == 0;
     return choice && !asked && strcmp(choice->row[0].name, "greedy") != 0;

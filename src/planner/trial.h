@@ -27,7 +27,8 @@ void planner_autos_free(struct planner_autos *autos);
  * What a plan logs is not said. */
 void planner_try(const struct planner_input *input, struct plan_pool *pool,
                  struct planner_autos *autos, struct planner_row *row);
-/* Local. By how many bytes ranks of the run do not fit that need so much each, at least; 0: they may.
+/* Local. By how many bytes ranks of the run do not fit that need so much each, at least; 0: they
+ * may.
  */
 int64_t planner_over(const struct planner_input *input, const struct planner_choice *choice,
                      int64_t rank_bytes);

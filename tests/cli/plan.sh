@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/bin/sh
 # stretto plan: its numbers are those of simulate and explain with the printed command, what it refuses, and with which
 # exit code.
 . "$ROOT/tests/cli/lib.sh"
@@ -15,8 +15,9 @@ compare() { # NAME OPTIONS...
     shift
     "$STRETTO" plan "$@" --json >"$name.json"
     command=$(top "$name.json" forecast)
-    eval "${command/#stretto/\"\$STRETTO\"} --json" >"$name.simulate"
-    eval "${command/#stretto simulate/\"\$STRETTO\" explain} --json" >"$name.explain"
+    rest=${command#stretto simulate }
+    eval "\"\$STRETTO\" simulate $rest --json" >"$name.simulate"
+    eval "\"\$STRETTO\" explain $rest --json" >"$name.explain"
     python3 - "$name" <<'PY' || say "$name: plan and the printed command differ"
 import json, sys
 name = sys.argv[1]

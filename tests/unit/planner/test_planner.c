@@ -1,4 +1,5 @@
-/* The search over strategies: pruning loses nothing, what is fixed stays, what does not fit is cut. */
+/* The search over strategies: pruning loses nothing, what is fixed stays, what does not fit is cut.
+ */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,8 +109,9 @@ Test(planner, pruning_never_loses_the_best_under_a_limit) {
 
 Test(planner, what_is_fixed_stays) {
     struct kit_search of;
-    cr_assert_eq(search(SMALL "--stages 2 --micro-batches 4 --zero-stage 1", NULL, 4, false, 0, &of),
-                 STATUS_OK);
+    cr_assert_eq(
+        search(SMALL "--stages 2 --micro-batches 4 --zero-stage 1", NULL, 4, false, 0, &of),
+        STATUS_OK);
     cr_assert_gt(of.result.timed, 0);
     for (int64_t i = 0; i < of.result.row_count; i++) {
         const struct planner_choice *choice = &of.result.row[i].choice;

@@ -1,5 +1,5 @@
-/* See plan_table.h. */
-#include "view/plan_table.h"
+/* See ranking.h. */
+#include "view/ranking.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "view/plan_words.h"
+#include "view/ranking_words.h"
 
 enum { NAME_COLUMNS = 12, SHOWN = 10, HOST_BYTES = 256 };
 
@@ -35,8 +35,9 @@ static void print_ranks(const struct planned_search *search, FILE *out) {
         return;
     }
     gethostname(host, sizeof host - 1);
-    row_of(out, "ranks", "%s of this machine (%s), %s each; another machine, such as that of a job "
-                         "behind this login, is described by --cluster",
+    row_of(out, "ranks",
+           "%s of this machine (%s), %s each; another machine, such as that of a job "
+           "behind this login, is described by --cluster",
            ranks, host, text_count(input->threads, "thread", threads));
 }
 
@@ -54,7 +55,7 @@ static void put_row(const struct planned_search *search, const struct planner_ro
                     const char *note, struct text_table *table) {
     const struct planner_choice *choice = &row->choice;
     char text[TEXT_BYTES], low[TEXT_BYTES], high[TEXT_BYTES];
-    SCOPED_FREE char *name = plan_words_name(row);
+    SCOPED_FREE char *name = ranking_name(row);
     text_table_cell(table, "%s", name);
     text_table_cell(table, "%d x %d", choice->stages, choice->replicas);
     text_table_cell(table, "%dx%d", choice->replicas, choice->micro_batches);
@@ -73,8 +74,9 @@ static void put_row(const struct planned_search *search, const struct planner_ro
 }
 
 static void put_titles(struct text_table *table, const char *last) {
-    static const char *const titles[] = {"strategy", "stages x replicas", "deal", "step", "90% sure",
-                                         "memory",   "sent",              "bubble", "exposed"};
+    static const char *const titles[] = {
+        "strategy", "stages x replicas", "deal", "step", "90% sure", "memory", "sent", "bubble",
+        "exposed"};
     for (size_t i = 0; i < sizeof titles / sizeof *titles; i++)
         text_table_cell(table, "%s", titles[i]);
     text_table_cell(table, "%s", last);
@@ -83,9 +85,7 @@ static void put_titles(struct text_table *table, const char *last) {
 static char *note_of(const struct planned_search *search, const struct planner_row *row) {
     const struct planner_row *first = planned_search_first(search);
     int idle = search->input.ranks - row->choice.ranks;
-    const char *tie = row == first                               ? "first"
-                      : plan_words_tie(search, first, row) ? "tie"
-                                                           : "";
+    const char *tie = row == first ? "first" : ranking_tie(search, first, row) ? "tie" : "";
     char ranks[TEXT_BYTES];
     if (!idle) return mem_text(tie);
     return mem_format("%s%s%s idle", tie, *tie ? ", " : "", text_count(idle, "rank", ranks));
@@ -126,14 +126,14 @@ static void print_families(const struct planned_search *search, FILE *out) {
     for (int k = 0; k < PLANNER_KINDS; k++) {
         const struct planner_row *row = best_of(search, k);
         if (!row) continue;
-        SCOPED_FREE char *why = plan_words_why(search, row);
+        SCOPED_FREE char *why = ranking_why(search, row);
         put_row(search, row, why, &table);
     }
     text_table_print(&table, 2, out);
     text_table_free(&table);
     for (int k = 0; k < PLANNER_KINDS; k++) {
         SCOPED_FREE char *name = kind_name(k);
-        SCOPED_FREE char *none = best_of(search, k) ? NULL : plan_words_none(search, k);
+        SCOPED_FREE char *none = best_of(search, k) ? NULL : ranking_none(search, k);
         if (none) fprintf(out, "  %s: %s\n", name, none);
     }
 }
@@ -153,17 +153,18 @@ static void print_commands(const struct planned_search *search, FILE *out) {
     const struct cluster *cluster = search->opened.costs->cluster;
     bool spread = cluster && cluster->hosts > 1;
     char *train, *simulate;
-    if (plan_words_command(search, first, COMMAND_TRAIN, &train) != STATUS_OK) return;
+    if (ranking_command(search, first, COMMAND_TRAIN, &train) != STATUS_OK) return;
     fprintf(out, "\n  %s%s\n", train, spread ? " --hostfile HOSTS" : "");
     if (spread)
-        fputs("  HOSTS has a line 'name slots=N' for each host, in the order of the cluster\n", out);
+        fputs("  HOSTS has a line 'name slots=N' for each host, in the order of the cluster\n",
+              out);
     free(train);
-    if (plan_words_command(search, first, COMMAND_SIMULATE, &simulate) != STATUS_OK) return;
+    if (ranking_command(search, first, COMMAND_SIMULATE, &simulate) != STATUS_OK) return;
     fprintf(out, "  %s\n", simulate);
     free(simulate);
 }
 
-void plan_table_print(const struct planned_search *search, FILE *out) {
+void ranking_print(const struct planned_search *search, FILE *out) {
     print_ranks(search, out);
     print_searched(search, out);
     print_best(search, out);
@@ -177,10 +178,11 @@ void plan_table_print(const struct planned_search *search, FILE *out) {
 static json_t *row_json(const struct planned_search *search, const struct planner_row *row) {
     const struct planner_choice *choice = &row->choice;
     const struct planner_row *first = planned_search_first(search);
-    SCOPED_FREE char *name = plan_words_name(row);
-    SCOPED_FREE char *why = plan_words_why(search, row);
+    SCOPED_FREE char *name = ranking_name(row);
+    SCOPED_FREE char *why = ranking_why(search, row);
     return json_pack(
-        "{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:f, s:f, s:f, s:I, s:i, s:I, s:f, s:f, "
+        "{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:f, s:f, s:f, s:I, s:i, s:I, s:f, "
+        "s:f, "
         "s:b, s:b, s:s}",
         "name", name, "schedule", planner_schedule_name(choice), "ranks", choice->ranks, "stages",
         choice->stages, "replicas", choice->replicas, "virtual", choice->chunks, "micro_batches",
@@ -189,7 +191,7 @@ static json_t *row_json(const struct planned_search *search, const struct planne
         balance_name((enum balance)choice->balance), "step", row->step_ns, "step_low", row->low_ns,
         "step_high", row->high_ns, "peak_bytes", (json_int_t)row->peak_bytes, "peak_rank",
         row->peak_rank, "sent_bytes", (json_int_t)row->sent_bytes, "bubble", row->bubble, "exposed",
-        row->exposed_ns, "tie", plan_words_tie(search, first, row), "other_statistics",
+        row->exposed_ns, "tie", ranking_tie(search, first, row), "other_statistics",
         has_other_statistics(search, row), "why", why);
 }
 
@@ -198,7 +200,7 @@ static json_t *families_json(const struct planned_search *search) {
     for (int k = 0; k < PLANNER_KINDS; k++) {
         const struct planner_row *row = best_of(search, k);
         SCOPED_FREE char *name = kind_name(k);
-        SCOPED_FREE char *none = row ? NULL : plan_words_none(search, k);
+        SCOPED_FREE char *none = row ? NULL : ranking_none(search, k);
         if (!row && !none) continue;
         json_t *one = row ? row_json(search, row) : json_pack("{s:s}", "why", none);
         json_object_set_new(one, "family", json_string(name));
@@ -207,23 +209,23 @@ static json_t *families_json(const struct planned_search *search) {
     return list;
 }
 
-void plan_table_json(const struct planned_search *search, FILE *out) {
+void ranking_json(const struct planned_search *search, FILE *out) {
     const struct planner_result *result = &search->result;
     const struct planner_row *first = planned_search_first(search);
     json_t *rows = json_array();
     char *train, *simulate;
-    if (plan_words_command(search, first, COMMAND_TRAIN, &train) != STATUS_OK) return;
-    if (plan_words_command(search, first, COMMAND_SIMULATE, &simulate) != STATUS_OK) return;
+    if (ranking_command(search, first, COMMAND_TRAIN, &train) != STATUS_OK) return;
+    if (ranking_command(search, first, COMMAND_SIMULATE, &simulate) != STATUS_OK) return;
     for (int i = search->fitting; i < result->timed && i < search->fitting + SHOWN; i++)
         json_array_append_new(rows, row_json(search, &result->row[i]));
-    json_t *root = json_pack(
-        "{s:i, s:I, s:I, s:i, s:I, s:I, s:i, s:I, s:o, s:o, s:s, s:s}", "ranks",
-        search->input.ranks, "batch", (json_int_t)search->options.batch, "candidates",
-        (json_int_t)result->row_count, "simulated", result->timed, "too_large",
-        (json_int_t)result->too_large, "refused", (json_int_t)result->refused, "idle",
-        search->input.ranks - first->choice.ranks, "nearest_batch",
-        (json_int_t)result->nearest_batch, "rows", rows, "families", families_json(search),
-        "command", train, "forecast", simulate);
+    json_t *root =
+        json_pack("{s:i, s:I, s:I, s:i, s:I, s:I, s:i, s:I, s:o, s:o, s:s, s:s}", "ranks",
+                  search->input.ranks, "batch", (json_int_t)search->options.batch, "candidates",
+                  (json_int_t)result->row_count, "simulated", result->timed, "too_large",
+                  (json_int_t)result->too_large, "refused", (json_int_t)result->refused, "idle",
+                  search->input.ranks - first->choice.ranks, "nearest_batch",
+                  (json_int_t)result->nearest_batch, "rows", rows, "families",
+                  families_json(search), "command", train, "forecast", simulate);
     json_print(root, JSON_REAL_PRECISION(12), out);
     json_decref(root);
     free(train);

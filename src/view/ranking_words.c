@@ -1,9 +1,9 @@
-/* See plan_words.h.
+/* See ranking_words.h.
  *
  * A step is a rank's passes, what it waits for while data moves (exposed), and the rest of the time
  * in which it computes nothing (bubble). The clause names the part that a row has more of than the
  * first one; of passes also why they take longer. */
-#include "view/plan_words.h"
+#include "view/ranking_words.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static const char *base_name(const struct planner_choice *choice) {
     return choice->stages == 1 ? flat[choice->zero_stage] : planner_schedule_name(choice);
 }
 
-char *plan_words_name(const struct planner_row *row) {
+char *ranking_name(const struct planner_row *row) {
     const struct planner_choice *choice = &row->choice;
     enum recompute_policy recompute = (enum recompute_policy)choice->recompute;
     char chunks[TEXT_BYTES] = "", zero[TEXT_BYTES] = "";
@@ -45,8 +45,8 @@ static double own_variance(const struct planner_row *row) {
     return program * program + moving * moving;
 }
 
-bool plan_words_tie(const struct planned_search *search, const struct planner_row *a,
-                    const struct planner_row *b) {
+bool ranking_tie(const struct planned_search *search, const struct planner_row *a,
+                 const struct planner_row *b) {
     const double near = 0.02;
     double apart = fabs(a->step_ns - b->step_ns);
     if (search->opened.costs->cluster) return apart <= near * fmin(a->step_ns, b->step_ns);
@@ -111,7 +111,7 @@ static char *busy_text(const struct planned_search *search, const struct planner
                       (long long)micro_samples(search, row));
 }
 
-char *plan_words_why(const struct planned_search *search, const struct planner_row *row) {
+char *ranking_why(const struct planned_search *search, const struct planner_row *row) {
     const struct planner_row *first = planned_search_first(search);
     struct parts own = parts_of(row), best = parts_of(first);
     double busy = own.busy - best.busy, exposed = own.exposed - best.exposed,
@@ -137,7 +137,7 @@ char *plan_words_why(const struct planned_search *search, const struct planner_r
                       more);
 }
 
-char *plan_words_none(const struct planned_search *search, int kind) {
+char *ranking_none(const struct planned_search *search, int kind) {
     const struct planner_result *result = &search->result;
     int64_t least = 0;
     char over[TEXT_BYTES];
@@ -176,8 +176,8 @@ static void put_option(const struct options *options, enum option_id id, FILE *o
         fprintf(out, " --%s %s", option_rows[id].name, quoted);
 }
 
-enum status plan_words_command(const struct planned_search *search, const struct planner_row *row,
-                               enum option_command command, char **out) {
+enum status ranking_command(const struct planned_search *search, const struct planner_row *row,
+                            enum option_command command, char **out) {
     struct options options;
     char *text = NULL;
     size_t bytes;
