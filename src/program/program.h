@@ -84,6 +84,7 @@ struct program {
     int group_count;
     struct program_tie tie[PROGRAM_MAX_TIES];
     int tie_count;
+    int frozen;       /* stages, the first ones, that run forward only */
     int ahead;        /* steps that a body's forwards may be ahead (ahead.h); 0: steps flush */
     int credits;      /* messages that a channel holds: how far a sender runs ahead */
     unsigned sliced;  /* SLICED_...; with nothing sliced, 0 */
