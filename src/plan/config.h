@@ -44,6 +44,7 @@ struct run_config {
     bool drop_last;
     bool overlaps;      /* steps are not flushed: see program/ahead.h */
     bool vertical_sync; /* ... and all stages of a mini-batch read versions of one update */
+    int frozen;         /* blocks of the model, the first ones, that are not trained */
     bool sync_bn;       /* batch norm takes the statistics of all replicas; only with several */
 
     const struct optim_rule *optimizer;
