@@ -12,10 +12,15 @@ enum status freeze_check(const struct graph *graph, const char *name) {
     int most = freeze_blocks(graph);
     char blocks[TEXT_BYTES];
     if (graph->frozen <= most) return STATUS_OK;
+    if (most <= 0)
+        return fail(STATUS_USAGE,
+                    "--freeze %d: model %s has no blocks beside its head, which is trained\n"
+                    "  a model of a program's own names them by stretto_next_block",
+                    graph->frozen, name);
     return fail(STATUS_USAGE,
-                "--freeze %d: model %s has %s beside its head, which is trained\n  %s",
-                graph->frozen, name, text_count(most, "block", blocks),
-                most > 0 ? "fewer" : "its program can name some (stretto_next_block)");
+                "--freeze %d: model %s has %s beside its head, which is trained\n"
+                "  --freeze %d freezes all of them",
+                graph->frozen, name, text_count(most, "block", blocks), most);
 }
 
 int freeze_stages(const struct ranges *ranges) {
