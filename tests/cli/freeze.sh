@@ -6,7 +6,7 @@ sed -n 's/^stretto //p' "$page" >commands
 [ "$(wc -l <commands)" = 7 ] || say "these are not the commands of the page: $(cat commands)"
 while read -r words; do
     case $words in
-    "train --model vit-tiny"*) words="$words --steps 1 --out tiny" ;; # ten epochs of it take minutes
+    "train --model vit-tiny"*) words="explain ${words#train }" ;; # ten epochs of it take minutes
     compare*) ;;
     *) words="$words --threads 1" ;;
     esac
