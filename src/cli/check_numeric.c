@@ -117,7 +117,7 @@ static enum status set(struct options *options, enum option_id id, char *text_ow
 static bool is_shared(enum option_id id) {
     enum option_group group = option_rows[id].group;
     return group == OPTION_GROUP_MODEL || group == OPTION_GROUP_OPTIMIZER ||
-           group == OPTION_GROUP_NUMERICS || id == OPTION_drop_last;
+           group == OPTION_GROUP_NUMERICS || id == OPTION_drop_last || id == OPTION_freeze;
 }
 
 static enum status options_of_one(const struct options *options, const struct plan *plan,

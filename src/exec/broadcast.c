@@ -2,7 +2,8 @@
  * an evaluation; and STATS_MEAN, for which each gives its own in turn.
  *
  * Arrays go one after the other, in pieces, through a gradient buffer, which is the memory others
- * can reach and is free between steps; in a forward program, which has none, from where they lie.
+ * can reach and is free between steps; where there is none, as in a forward program or where all
+ * parameters of a rank are frozen, from where they lie.
  * The step is exchanged behind them: a stage without
  * parameters has no such buffer. */
 #include <stdlib.h>
@@ -33,7 +34,7 @@ static const struct elements *being_given(const struct engine *engine) {
 
 /* Without gradients arrays lie in memory that others reach, and go from where they are. */
 static bool in_place(const struct engine *engine) {
-    return engine->plan->grads == 0;
+    return engine->plan->grads == 0 || engine->plan->holdings.param_count == 0;
 }
 
 static const struct elements *staging_of(const struct engine *engine) {

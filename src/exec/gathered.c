@@ -47,6 +47,19 @@ static enum status visit_bucket(struct engine *engine, const struct bucket *buck
     return STATUS_OK;
 }
 
+static enum status visit_frozen(struct engine *engine, engine_param_fn *visit, void *context) {
+    const struct state_layout *layout = engine->store->layout;
+    int array = state_array(layout, ARRAY_FROZEN, 0);
+    for (int p = 0; p < layout->param_count; p++) {
+        const struct state_item *item = &layout->frozen[p];
+        if (!state_answers(item)) continue;
+        SCOPED_FREE void *plain = mem_new(tensor_type_bytes(&item->type));
+        TRY(store_get(engine->store, array, p, plain));
+        TRY(visit(context, p, plain));
+    }
+    return STATUS_OK;
+}
+
 enum status engine_each_param(struct engine *engine, engine_param_fn *visit, void *context) {
     const struct plan *plan = engine->plan;
     bool sliced = plan->program->sliced & SLICED_PARAMS;
@@ -57,7 +70,7 @@ enum status engine_each_param(struct engine *engine, engine_param_fn *visit, voi
             TRY(visit_bucket(engine, &plan->chunk[c].buckets.items[b], visit, context));
         }
     }
-    return STATUS_OK;
+    return visit_frozen(engine, visit, context);
 }
 
 struct hashed {

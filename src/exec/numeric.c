@@ -73,19 +73,18 @@ static bool is_bad_part(const struct store *store, int array, const struct state
 
 static const char *bad_param(const struct engine *engine, int *value) {
     const struct store *store = engine->store;
-    int params = state_array(store->layout, ARRAY_PARAM, 0);
     for (int p = 0; p < store->layout->param_count; p++) {
-        if (!state_holds(&store->layout->params[p])) continue;
+        const struct state_item *item = state_param(store->layout, p);
+        if (!state_holds(item)) continue;
         *value = engine->plan->micro[0].graph->params[p].value;
-        if (is_bad_part(store, params, &store->layout->params[p]))
-            return store->layout->params[p].name;
+        if (is_bad_part(store, state_param_array(store->layout, p), item)) return item->name;
     }
     return NULL;
 }
 
 const char *numeric_bad_gradient(const struct engine *engine, int grad) {
     const struct store *store = engine->store;
-    if (engine->plan->chunk_count == 0) return NULL; /* a driver has none */
+    if (engine->plan->grads == 0) return NULL; /* of a driver, or of frozen stages */
     int array = state_array(store->layout, ARRAY_GRAD, grad);
     for (int p = 0; p < store->layout->param_count; p++) {
         if (!state_holds(&store->layout->params[p])) continue;

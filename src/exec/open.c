@@ -72,7 +72,7 @@ static void bind_fixed(struct engine *engine, struct runnable *runnable, int chu
     int buffers = state_array(engine->store->layout, ARRAY_BUFFER, 0);
     for (int v = 0; v < graph->value_count; v++) {
         const struct value *root = &graph->values[graph->values[v].root];
-        if (root->kind == VALUE_PARAM && state_holds(&layout->params[root->index]))
+        if (root->kind == VALUE_PARAM && state_holds(state_param(layout, root->index)))
             address[v] = store_read_param(engine->store, root->index).data;
         else if (root->kind == VALUE_BUFFER && state_holds(&layout->buffers[root->index]))
             address[v] = store_tensor(engine->store, buffers, root->index).data;

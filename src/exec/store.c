@@ -44,6 +44,7 @@ static enum status take_array(struct store *store, int array) {
                                                         "versions of parameters",
                                                         "gradients",
                                                         "optimizer state",
+                                                        "frozen parameters",
                                                         "buffers",
                                                         "common parameters",
                                                         "outer momentum",
@@ -195,8 +196,8 @@ struct elements store_bucket_params(const struct store *store, const struct buck
 
 struct elements store_read_param(const struct store *store, int param) {
     const struct state_item *item = &store->layout->params[param];
-    if (!store->layout->param_shift)
-        return store_tensor(store, state_array(store->layout, ARRAY_PARAM, 0), param);
+    if (!store->layout->param_shift || item->frozen)
+        return store_tensor(store, state_param_array(store->layout, param), param);
     return elements_part(
         windows_of(store, ARRAY_PARAM_WINDOW),
         state_window_place(store->layout, ARRAY_PARAM, item->position, item->begin), item->count);
@@ -285,15 +286,16 @@ static enum status init_params(struct store *store, const struct graph *graph, u
     const struct state_layout *layout = store->layout;
     int64_t most = 0;
     for (int p = 0; p < layout->param_count; p++) {
-        int64_t count = shape_count(&layout->params[p].type.shape);
-        if (state_holds(&layout->params[p]) && count > most) most = count;
+        const struct state_item *item = state_param(layout, p);
+        int64_t count = shape_count(&item->type.shape);
+        if (state_holds(item) && count > most) most = count;
     }
     float *plain = MEM_ARRAY(float, most);
     enum status status = STATUS_OK;
     for (int p = 0; p < layout->param_count && status == STATUS_OK; p++) {
-        if (!state_holds(&layout->params[p])) continue;
+        if (!state_holds(state_param(layout, p))) continue;
         model_init_param(graph, p, seed, plain);
-        status = store_put(store, state_array(layout, ARRAY_PARAM, 0), p, plain);
+        status = store_put(store, state_param_array(layout, p), p, plain);
     }
     free(plain);
     return status;

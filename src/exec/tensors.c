@@ -44,6 +44,7 @@ int exec_tensor_part(const char *name) {
 
 static bool is_listed(const struct listing *list, int array, const struct state_item *item) {
     const struct tensor_share *share = list->share;
+    if (item->frozen != (list->layout->arrays[array].kind == ARRAY_FROZEN)) return false;
     if (share && share->model) return true;
     if (!state_holds(item)) return false;
     if (!share || share->all) return state_holds_part(list->layout, array, item);
@@ -111,6 +112,7 @@ static struct listing list_new(const struct state_layout *layout, struct store *
     }
     if (part != PART_MODEL) return list;
     list_array(&list, ARRAY_PARAM, 0, NULL);
+    list_array(&list, ARRAY_FROZEN, 0, NULL);
     list_array(&list, ARRAY_BUFFER, 0, NULL);
     return list;
 }

@@ -55,5 +55,5 @@ enum status versions_fill(struct store *store) {
 enum status versions_put(struct store *store, int item, const void *plain) {
     for (int i = 0; i < versions_kept(store); i++)
         TRY(store_put(store, state_array(store->layout, ARRAY_VERSION, i), item, plain));
-    return store_put(store, state_array(store->layout, ARRAY_PARAM, 0), item, plain);
+    return store_put(store, state_param_array(store->layout, item), item, plain);
 }

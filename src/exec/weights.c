@@ -77,14 +77,15 @@ static int tensor_count(const struct state_layout *layout) {
 
 static const struct state_item *tensor_at(const struct state_layout *layout, int index) {
     int params = layout->param_count;
-    return index < params ? &layout->params[index] : &layout->buffers[index - params];
+    return index < params ? state_param(layout, index) : &layout->buffers[index - params];
 }
 
 static enum status put(struct store *store, int index, const void *plain) {
-    int params = store->layout->param_count, array = index < params ? ARRAY_PARAM : ARRAY_BUFFER;
+    int params = store->layout->param_count,
+        array = index < params ? state_param_array(store->layout, index)
+                               : state_array(store->layout, ARRAY_BUFFER, 0);
     if (!state_holds(tensor_at(store->layout, index))) return STATUS_OK;
-    return store_put(store, state_array(store->layout, (enum array_kind)array, 0),
-                     index < params ? index : index - params, plain);
+    return store_put(store, array, index < params ? index : index - params, plain);
 }
 
 static bool find(const struct loading *loading, int index, struct weights_place *out) {

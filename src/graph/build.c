@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/shown.h"
 #include "graph/edit.h"
+#include "graph/freeze.h"
 
 int graph_input(struct graph *graph, const char *name, enum dtype dtype, struct shape shape) {
     CHECK(graph->input_count < GRAPH_MAX_INPUTS, "too many inputs at %s", name);
@@ -26,6 +27,7 @@ int graph_param(struct graph *graph, const char *name, struct shape shape, enum 
     graph->params[index] = (struct param){.name = graph->values[value].name,
                                           .value = value,
                                           .block = graph->block,
+                                          .frozen = freeze_holds(graph, graph->block),
                                           .class = class,
                                           .init = init,
                                           .scale = scale};
@@ -79,6 +81,16 @@ struct shape graph_shape(const struct graph *graph, int value) {
 
 void graph_next_block(struct graph *graph) {
     graph->block++;
+}
+
+void graph_stem(struct graph *graph) {
+    CHECK(graph->block == 0 && graph->value_count == 0, "a stem stands first");
+    graph->stem = 1;
+}
+
+/* Frozen blocks run as in an evaluation. */
+static bool trains_here(const struct graph *graph) {
+    return graph->training && !freeze_holds(graph, graph->block);
 }
 
 /* A fresh random place: part of the key of a dropout. */
@@ -145,7 +157,7 @@ int graph_batch_norm(struct graph *graph, const char *name, int x, int scale, in
                      int running_mean, int running_var, int batches, float epsilon,
                      float momentum) {
     struct op_attrs attrs = {.norm = {epsilon, momentum}};
-    if (!graph->training)
+    if (!trains_here(graph))
         return graph_op(graph, name, OP_BATCH_NORM_EVAL, &attrs, 5,
                         (int[]){x, scale, shift, running_mean, running_var});
     if (graph->stats_ranks > 1)
@@ -184,6 +196,7 @@ int graph_softmax(struct graph *graph, const char *name, int x) {
 int graph_dropout(struct graph *graph, const char *name, int x, float probability) {
     if (!graph->training || probability <= 0) return x;
     struct op_attrs attrs = {.dropout = {probability, place_new(graph)}};
+    if (!trains_here(graph)) return x; /* its place is taken all the same: others keep theirs */
     return graph_op(graph, name, OP_DROPOUT, &attrs, 2, (int[]){x, sample_key(graph)});
 }
 
@@ -191,12 +204,14 @@ int graph_attention(struct graph *graph, const char *name, int q, int k, int v, 
                     bool causal, float dropout) {
     bool packed = k == NO_VALUE, masked = mask != NO_VALUE;
     if (!graph->training) dropout = 0;
+    uint32_t place = dropout > 0 ? place_new(graph) : 0;
+    if (!trains_here(graph)) dropout = 0;
     struct op_attrs attrs = {.attention = {heads, packed, masked, causal, dropout, 0}};
     int in[OP_MAX_IN] = {q}, count = 1;
     if (!packed) in[count++] = k, in[count++] = v;
     if (masked) in[count++] = mask;
     if (dropout > 0) {
-        attrs.attention.place = place_new(graph);
+        attrs.attention.place = place;
         in[count++] = sample_key(graph);
     }
     return graph_op(graph, name, OP_ATTENTION, &attrs, count, in);

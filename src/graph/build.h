@@ -29,8 +29,12 @@ int graph_output(const struct graph *graph, int value, int index);
 /* Shape of a value; the scalar shape for NO_VALUE. */
 struct shape graph_shape(const struct graph *graph, int value);
 
-/* What follows belongs to the next layer block: the unit of partitioning and freezing. */
+/* What follows belongs to the next layer block: the unit of segments and freezing. What stands
+ * before the first call is a block as well, unless it is said to be a stem (an embedding, the
+ * layers before the first of several like blocks): a stem is counted with the first block. What
+ * stands behind the last call is the head, which is always trained. */
 void graph_next_block(struct graph *graph);
+void graph_stem(struct graph *graph);
 
 /* A misfit found by model code itself ("image 30x30 is not a multiple of patch 4"). */
 void graph_misfit(struct graph *graph, const char *name, const char *format, ...)

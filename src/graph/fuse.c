@@ -8,6 +8,7 @@
  * that pair stays two: the function is applied to what was rounded. */
 
 #include "graph/edit.h"
+#include "graph/freeze.h"
 
 /* What the two are together, and the activation of that. False where they are not fused. */
 static bool fusion_of(const struct node *first, const struct node *second, enum op *fused,
@@ -41,7 +42,7 @@ static bool fused_node(const struct graph *graph, const struct node *first,
     out->attrs.activation = activation;
     bool saves = activation_needs_input(activation);
     if (saves && dtype_is_narrow(graph->dtype)) return false;
-    out->attrs.saves = saves && graph->training;
+    out->attrs.saves = saves && graph->training && !freeze_holds(graph, first->block);
     *call = graph_call(graph, out);
     return op_infer(call, why, sizeof why) == STATUS_OK;
 }

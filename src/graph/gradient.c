@@ -33,7 +33,8 @@ static void emit(struct op_grad *grad, enum op op, const struct op_attrs *attrs,
 
 static void mark_needed(struct walk *walk) {
     struct graph *graph = walk->graph;
-    for (int i = 0; i < graph->param_count; i++) walk->needed[graph->params[i].value] = true;
+    for (int i = 0; i < graph->param_count; i++)
+        walk->needed[graph->params[i].value] = !graph->params[i].frozen;
     for (int i = 0; i < graph->forward_count; i++) {
         const struct node *node = &graph->nodes[i];
         if (!op_def(node->op)->grad) continue;
@@ -132,7 +133,7 @@ static enum status sort_uses(struct graph *graph) {
             if (graph->uses[u].param == p) sorted[count++] = graph->uses[u];
         }
         param->use_count = count - param->first_use;
-        if (param->use_count == 0)
+        if (param->use_count == 0 && !param->frozen)
             return fail(STATUS_USAGE, "parameter %s has no influence on the loss", param->name);
     }
     memcpy(graph->uses, sorted, (size_t)count * sizeof sorted[0]);

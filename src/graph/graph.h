@@ -76,6 +76,7 @@ enum init_kind {
 struct param {
     const char *name; /* as in the ecosystem's state dicts */
     int value, block;
+    bool frozen; /* not trained: no gradient of it is made, wherever it is read */
     enum param_class class;
     enum init_kind init;
     float scale;              /* bound of the uniform, deviation of the normals */
@@ -114,6 +115,8 @@ struct graph {
     int64_t batch;            /* samples of a micro-batch */
     float layer_norm_epsilon; /* above 0: of all layer norms, whatever their model says */
     int stats_ranks; /* above 1: batch norm in training takes the statistics of so many ranks */
+    int frozen;      /* blocks of the model, the first ones, that are not trained: freeze.h */
+    int stem;        /* 1: block 0 is no block of the model; it freezes with the first */
 
     struct value *values;
     struct node *nodes; /* forward nodes first, then backward ones in reverse order of the layers */

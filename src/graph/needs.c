@@ -28,6 +28,19 @@ static struct param_need param_need(const struct ranges *ranges, int stage, int 
     return need;
 }
 
+/* Per buffer: where it is looked for. One that nothing reads (a frozen batch norm counts no
+ * batches) is kept with the one before it; where there is none, by the first stage: -1. */
+static int *find_keepers(const struct graph *graph) {
+    int *keeper = MEM_ARRAY(int, graph->buffer_count + 1);
+    SCOPED_FREE bool *read = MEM_ARRAY(bool, graph->value_count + 1);
+    for (int n = 0; n < graph->node_count; n++)
+        for (int i = 0; i < graph->nodes[n].in_count; i++)
+            read[graph->values[graph->nodes[n].in[i]].root] = true;
+    for (int b = 0; b < graph->buffer_count; b++)
+        keeper[b] = read[graph->buffers[b].value] ? b : b > 0 ? keeper[b - 1] : -1;
+    return keeper;
+}
+
 struct needs needs_of(const struct ranges *ranges, int stage) {
     const struct graph *graph = ranges->graph;
     struct needs needs = {.params = MEM_ARRAY(struct param_need, graph->param_count + 1),
@@ -38,8 +51,10 @@ struct needs needs_of(const struct ranges *ranges, int stage) {
     for (int p = 0; p < graph->param_count; p++)
         if (read[graph->params[p].value])
             needs.params[needs.param_count++] = param_need(ranges, stage, p);
+    SCOPED_FREE int *keeper = find_keepers(graph);
     for (int b = 0; b < graph->buffer_count; b++)
-        if (read[graph->buffers[b].value]) needs.buffers[needs.buffer_count++] = b;
+        if (keeper[b] < 0 ? stage == 0 : read[graph->buffers[keeper[b]].value])
+            needs.buffers[needs.buffer_count++] = b;
     for (int i = 0; i < graph->input_count; i++)
         if (read[graph->inputs[i]]) needs.inputs[needs.input_count++] = i;
     for (int i = 0; i < graph->loss_count; i++) {

@@ -101,6 +101,7 @@ void bert_build(struct graph *graph, const struct model_config *config, const st
         return;
     }
     float dropout = layer_dropout(config, bert_dropout);
+    graph_stem(graph);
     int x = embeddings(graph, config, model->width, dropout);
     int mask = graph_input(graph, "input_mask", DTYPE_I32, SHAPE(config->batch, config->sequence));
     for (int i = 0; i < model->depth; i++) {

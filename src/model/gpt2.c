@@ -67,6 +67,7 @@ void gpt2_build(struct graph *graph, const struct model_config *config, const st
         return;
     }
     float dropout = layer_dropout(config, gpt2_dropout);
+    graph_stem(graph);
     int x = embeddings(graph, config, model->width, dropout);
     for (int i = 0; i < model->depth; i++) {
         graph_next_block(graph);

@@ -126,6 +126,7 @@ enum status model_build(const struct model *model, const struct model_config *co
     struct model_config full = filled(model, config);
     struct graph *graph = graph_new(config->batch, config->training);
     graph->stats_ranks = config->stats_ranks;
+    graph->frozen = config->frozen;
     graph->layer_norm_epsilon = config->layer_norm_epsilon;
     model->build(graph, &full, model);
     enum status status = graph->status;

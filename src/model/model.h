@@ -19,6 +19,7 @@ struct model_config {
     int64_t patch;
     float dropout; /* < 0: the model's own */
     float layer_norm_epsilon;
+    int frozen;                 /* blocks, the first ones, that are not trained: graph/freeze.h */
     bool untie;                 /* of language models: the head is not the word embedding again */
     float smoothing;            /* of labels in the loss */
     const struct dataset *data; /* for models that were added; NULL: not known */

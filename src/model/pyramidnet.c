@@ -49,6 +49,7 @@ void pyramidnet_build(struct graph *graph, const struct model_config *config,
         return;
     }
     int64_t width = PYRAMID_STEM;
+    graph_stem(graph);
     int x = conv(graph, "conv1", layer_image(graph, config), width, 1);
     x = layer_batch_norm(graph, "bn1", x);
     for (int group = 1; group <= PYRAMID_GROUPS; group++) {

@@ -71,6 +71,7 @@ static void head(struct graph *graph, const struct model_config *config, int x) 
 }
 
 static void build(struct graph *graph, const struct model_config *config, const struct plan *plan) {
+    graph_stem(graph);
     int x = stem(graph, layer_image(graph, config), plan);
     for (int group = 0; group < plan->groups; group++) {
         for (int block = 0; block < plan->blocks[group]; block++) {

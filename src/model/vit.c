@@ -85,6 +85,7 @@ static void build(struct graph *graph, const struct model_config *config, const 
         return;
     }
     float dropout = layer_dropout(config, 0);
+    graph_stem(graph);
     int x = embed(graph, layer_image(graph, config), model->width, patch, dropout);
     for (int i = 0; i < model->depth; i++) {
         graph_next_block(graph);

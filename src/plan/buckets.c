@@ -23,6 +23,13 @@ static int64_t most_elements(int64_t total) {
     return buckets_most_bytes(total) / state_bytes(1);
 }
 
+static int64_t trained_elements(const struct graph *graph) {
+    int64_t elements = 0;
+    for (int p = 0; p < graph->param_count; p++)
+        if (!graph->params[p].frozen) elements += state_param_span(graph, p);
+    return elements;
+}
+
 /* The node after which every gradient that the stage makes of the bucket's parameters is there. */
 static int whole_after(const struct bucket *bucket, const struct bucket_source *source) {
     const struct graph *graph = source->graph;
@@ -136,13 +143,12 @@ bool buckets_keep_last(const struct bucket_source *source) {
 }
 
 struct bucket_list buckets_of(const struct bucket_source *source) {
+    if (source->frozen) return (struct bucket_list){0};
     if (source->blocks) return block_buckets_of(source);
     const struct graph *graph = source->graph;
     struct bucket_list list = {.items = MEM_ARRAY(struct bucket, source->count + 1)};
     int64_t end = source->begin + state_param_elements(graph, source->params, source->count),
-            most = source->most
-                       ? source->most
-                       : most_elements(state_param_elements(graph, NULL, graph->param_count));
+            most = source->most ? source->most : most_elements(trained_elements(graph));
     struct bucket *open = NULL;
     bool *cuts = source->apart ? find_cuts(source) : NULL;
     for (int p = source->count - 1; p >= 0; p--) {
@@ -218,6 +224,7 @@ static void cut_apart(const struct bucket_list *buckets, const struct bucket_sou
 
 void buckets_cut(const struct bucket_list *buckets, const struct bucket_source *source,
                  struct ranges *ranges, int stage) {
+    if (source->frozen) return;
     if (source->blocks) {
         block_buckets_cut(buckets, source, ranges, stage);
         return;

@@ -30,6 +30,7 @@ struct bucket_source {
                     touches it */
     bool apart;  /* passes touch one bucket after the other, no two in turn */
     bool blocks; /* segments end where layer blocks do: block_buckets.h */
+    bool frozen; /* the stage has no backward, and no buckets */
     int first_unit, end_unit; /* of the stage, in this graph */
     int64_t most; /* elements of a bucket, unless one parameter has more; 0: by the size of the
                      model */
@@ -38,7 +39,8 @@ struct bucket_source {
 /* Local. Cuts the parameters of a stage, from the last to the first, into pieces of at most
  * source->most elements (or a sixteenth of the model's gradients, but 1 to 25 MiB), and one of
  * those it shares (with source->apart the last), ordered by when backward completes them; the
- * caller frees the items. One at least, also where there is no parameter. */
+ * caller frees the items. One at least, also where there is no parameter; of a frozen stage none.
+ */
 struct bucket_list buckets_of(const struct bucket_source *source);
 
 /* Local. Whether every segment touches the last bucket, whose own segment is empty: so with a

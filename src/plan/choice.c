@@ -232,7 +232,8 @@ static size_t fixed_bytes(const struct trial *trial, int position) {
     for (int c = 0; c < trial->shape.chunks; c++) {
         int stage = pipeline_stage(&trial->shape, position, c);
         size_t own = scratch_bytes(trial, stage);
-        bytes += trial->partition.chunks[stage].param_bytes * copies;
+        const struct partition_chunk *chunk = &trial->partition.chunks[stage];
+        bytes += chunk->param_bytes * copies - chunk->frozen_bytes * (copies - 1);
         if (own > scratch) scratch = own;
     }
     for (int cut = 0; cut + 1 < trial->stages; cut++) bytes += message_bytes(trial, cut, position);

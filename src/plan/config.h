@@ -53,6 +53,7 @@ struct run_config {
     bool apart;         /* replicas have parameters of their own */
     int sync_every;     /* ... steps from one average to the next, and: */
     struct outer_config outer;
+    int frozen;   /* blocks of the model, the first ones, that are not trained */
     bool sync_bn; /* batch norm takes the statistics of all replicas; only with several */
 
     const struct optim_rule *optimizer;

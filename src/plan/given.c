@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "plan/graphs.h"
 
 /* A number of the header that must be the run's, and what makes it that. */
 struct header_field {
@@ -79,6 +80,12 @@ static enum status check_program(const struct plan *plan, const char *name) {
                     config->sync_bn ? "do not share" : "share",
                     config->sync_bn ? "with --sync-bn" : "without --sync-bn");
     TRY(check_recompute(program, config, name));
+    int frozen = graphs_frozen_stages(plan);
+    if (program->frozen != frozen)
+        return fail(STATUS_USAGE,
+                    "%s: the program has %d frozen stages, this run %d\n  a program follows from "
+                    "--freeze, and does not go with it",
+                    name, program->frozen, frozen);
     if ((program->ahead > 0) != config->overlaps)
         return fail(STATUS_USAGE, "%s: the program's steps %s, this run is with schedule %s\n  %s",
                     name, config->overlaps ? "do not overlap" : "overlap", config->schedule,

@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "graph/freeze.h"
 #include "plan/plan_auto.h"
 
 enum status graphs_build(const struct run_config *config, struct device *device,
@@ -14,10 +15,12 @@ enum status graphs_build(const struct run_config *config, struct device *device,
     struct model_config shape = config->shape;
     shape.batch = samples;
     shape.training = training;
+    shape.frozen = config->frozen;
     shape.stats_ranks = config->sync_bn ? config->replicas : 1;
     SCOPED(graph_free) struct graph *graph = NULL;
     SCOPED_FREE const struct layout **layouts = NULL;
     TRY(model_build(config->model, &shape, &graph));
+    TRY(freeze_check(graph, config->model->name));
     graph->dtype = config->dtype;
     graph_fuse(graph);
     if (training) TRY(graph_gradient(graph));
@@ -72,6 +75,10 @@ enum status graphs_cut(const struct plan *plan, struct micro_plan *micro) {
                                     : ranges_crossing(&micro->ranges, cut, phase);
     }
     return STATUS_OK;
+}
+
+int graphs_frozen_stages(const struct plan *plan) {
+    return plan->config.forward ? 0 : freeze_stages(&plan->micro[0].ranges);
 }
 
 void graphs_free(const struct plan *plan, struct micro_plan *micro) {

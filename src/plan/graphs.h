@@ -17,6 +17,8 @@ enum status graphs_make(const struct plan *plan, int64_t samples, bool training,
                         struct graph **out);
 /* Local. Cuts the graph at the plan's partition: fills in ranges and crossings. */
 enum status graphs_cut(const struct plan *plan, struct micro_plan *micro);
+/* Local. Stages that run forward only in the steps of the plan, once its main graph is cut. */
+int graphs_frozen_stages(const struct plan *plan);
 /* Local. Frees what a micro_plan has, but not itself. */
 void graphs_free(const struct plan *plan, struct micro_plan *micro);
 

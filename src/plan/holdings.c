@@ -4,9 +4,24 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "graph/freeze.h"
 #include "graph/needs.h"
 #include "plan/slices.h"
 #include "plan/state_layout.h"
+
+static bool holds_frozen(const struct holdings *holdings, int param) {
+    for (int i = 0; i < holdings->frozen_count; i++)
+        if (holdings->frozen[i] == param) return true;
+    return false;
+}
+
+/* Whoever reads it has it; the rank of its first use answers for it. */
+static void take_frozen(struct holdings *holdings, const struct ties *ties, const struct grid *grid,
+                        int param, int stage) {
+    if (holds_frozen(holdings, param)) return;
+    holdings->frozen[holdings->frozen_count++] = param;
+    holdings->copies[param] = ties_is_copy(ties, grid, param, stage);
+}
 
 /* A use of the stage's. A parameter that an earlier chunk holds is not held again. */
 static void take_param(struct holdings *holdings, const struct param_need *need, bool copy,
@@ -23,6 +38,10 @@ static void take_stage(struct holdings *holdings, const struct ranges *ranges,
     for (int shared = 0; shared < 2; shared++) {
         for (int i = 0; i < needs.param_count; i++) {
             const struct param_need *need = &needs.params[i];
+            if (ranges->graph->params[need->param].frozen) {
+                take_frozen(holdings, ties, grid, need->param, stage);
+                continue;
+            }
             if (ties_share(ties, need->param) != shared) continue;
             bool copy = ties_is_copy(ties, grid, need->param, stage),
                  again = ties->first[need->param] != stage && !copy;
@@ -64,6 +83,7 @@ struct holdings holdings_of(const struct ranges *ranges, const struct grid *grid
                             const struct bucket_rules *rules) {
     const struct graph *graph = ranges->graph;
     struct holdings holdings = {.params = MEM_ARRAY(int, graph->param_count + 1),
+                                .frozen = MEM_ARRAY(int, graph->param_count + 1),
                                 .copies = MEM_ARRAY(bool, graph->param_count + 1),
                                 .uses = MEM_ARRAY(bool, graph->use_count + 1),
                                 .buffers = MEM_ARRAY(bool, graph->buffer_count + 1)};
@@ -79,6 +99,7 @@ struct holdings holdings_of(const struct ranges *ranges, const struct grid *grid
 
 void holdings_free(struct holdings *holdings) {
     free(holdings->params);
+    free(holdings->frozen);
     free(holdings->copies);
     free(holdings->uses);
     free(holdings->buffers);
@@ -96,6 +117,7 @@ struct bucket_source holdings_source(const struct holdings *holdings, const stru
                                   .most = holdings->rules.most_bytes / state_bytes(1),
                                   .apart = holdings->rules.apart,
                                   .blocks = holdings->rules.blocks,
+                                  .frozen = stage < freeze_stages(ranges),
                                   .first_unit = ranges->stages[stage].first_unit,
                                   .end_unit = ranges->stages[stage].end_unit,
                                   .first = first,

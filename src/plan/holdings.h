@@ -21,8 +21,10 @@ struct bucket_rules {
 };
 
 struct holdings {
-    int *params; /* of the graph, in the order of the store */
+    int *params; /* of the graph that are trained, in the order of the store */
     int param_count;
+    int *frozen; /* that are not */
+    int frozen_count;
     int chunk_first[GRID_MAX_CHUNKS + 1]; /* in params: where a chunk's begin */
     int chunk_shared[GRID_MAX_CHUNKS];    /* how many of a chunk's, its last, are shared */
     bool *copies;                         /* per parameter of the graph: another rank has it, too,

@@ -100,7 +100,7 @@ static void measure_params(const struct weighing *weighing, int n, struct terms 
     }
 }
 
-/* A copy of a tied parameter has gradients and state of its own. */
+/* A copy of a tied parameter has gradients and state of its own; a frozen one has neither. */
 static void measure_store(const struct weighing *weighing, int n, struct terms *terms) {
     const struct graph *graph = weighing->graph;
     const struct node *node = &graph->nodes[n];
@@ -109,7 +109,8 @@ static void measure_store(const struct weighing *weighing, int n, struct terms *
         int param = param_read(graph, node, i);
         if (param < 0) continue;
         double bytes = (double)state_bytes(state_param_span(graph, param));
-        add_term(terms, graph->params[param].value, bytes * arrays);
+        add_term(terms, graph->params[param].value,
+                 graph->params[param].frozen ? bytes : bytes * arrays);
     }
 }
 
@@ -267,6 +268,7 @@ static void add_params(const struct partition_source *source, struct partition_c
         if (unit < chunk->first_unit || unit >= chunk->end_unit) continue;
         chunk->param_elements += shape_count(&param_type(graph, p)->shape);
         chunk->param_bytes += tensor_type_bytes(param_type(graph, p));
+        if (graph->params[p].frozen) chunk->frozen_bytes += tensor_type_bytes(param_type(graph, p));
     }
 }
 

@@ -29,6 +29,7 @@ struct partition_chunk {
     int first_unit, end_unit, layer_count;
     double flops[PHASE_COUNT];
     double weight;          /* what was balanced: ns, flop or bytes; of --cut: of the balance too */
+    size_t frozen_bytes;    /* of param_bytes: not trained */
     int64_t param_elements; /* of parameters used first here: all chunks together have each once */
     size_t param_bytes;
     size_t kept_bytes; /* that a micro-batch keeps from forward to backward, without padding */

@@ -145,8 +145,7 @@ static void cut_segments(struct plan *plan) {
         struct micro_plan *micro = &plan->micro[i];
         for (int c = 0; c < plan->chunk_count; c++) {
             int stage = plan->chunk[c].stage;
-            if (!micro->training && !plan->rules.apart) continue;
-            if (plan->sizes[c].buckets == 1) continue;
+            if ((!micro->training && !plan->rules.apart) || plan->sizes[c].buckets <= 1) continue;
             struct bucket_source source =
                 holdings_source(&plan->holdings, &micro->ranges, c, stage);
             buckets_cut(&plan->chunk[c].buckets, &source, &micro->ranges, stage);
@@ -240,6 +239,7 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
         .behind_output = plan_stages(plan) - 1 - ranges_output_stage(&plan->micro[0].ranges),
         .sum = own_order(config),
         .samples = samples,
+        .frozen = graphs_frozen_stages(plan),
         .clips = plan->program ? program_clips(plan->program) : plan_clips(config),
         .shares = config->sync_bn,
         .vertical_sync = config->vertical_sync,
@@ -400,7 +400,7 @@ static void plan_fields(struct plan *plan) {
 static void plan_estimate(struct plan *plan) {
     struct memory_estimate *estimate = &plan->memory;
     estimate->apart = plan->device->backend->apart;
-    estimate->params = state_kind_bytes(plan->store, ARRAY_PARAM);
+    estimate->params = state_param_bytes(plan->store);
     estimate->versions = state_kind_bytes(plan->store, ARRAY_VERSION);
     estimate->common =
         state_kind_bytes(plan->store, ARRAY_COMMON) + state_kind_bytes(plan->store, ARRAY_OUTER);

@@ -62,6 +62,8 @@ enum status resolve_grid(const struct options *options, const struct run_config 
 /* Local. Of a strategy that does not flush: refuses what cannot go with it, and decides what
  * follows from it. The schedule, the grid and the batch are known. */
 enum status resolve_overlap(struct options *options, struct run_config *config);
+/* Local. --freeze: the same. */
+enum status resolve_freeze(const struct options *options, struct run_config *config);
 
 /* Local. The same where replicas have parameters of their own between averages. Then, with the
  * device known: whether it can train so. */

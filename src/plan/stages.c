@@ -17,7 +17,7 @@ struct bucket_rules stages_rules(const struct run_config *config) {
 
 /* Arrays that a rank has slices of have windows beside them, which others read and write; so do
  * gradients, and parameters that are gathered where they lie. */
-static void describe_arrays(const struct run_config *config, struct state_config *out) {
+static void describe_arrays(const struct run_config *config, bool bare, struct state_config *out) {
     unsigned sliced = config->sliced;
     out->array[ARRAY_GRAD].sliced = sliced & SLICED_GRADIENTS;
     out->array[ARRAY_GRAD].memory = sliced & SLICED_GRADIENTS ? MEMORY_DEVICE : MEMORY_COMM;
@@ -27,9 +27,9 @@ static void describe_arrays(const struct run_config *config, struct state_config
     out->array[ARRAY_STATE].sliced = sliced & SLICED_STATE;
     /* Without gradients there is no other memory that replicas reach: they give these as they lie.
      */
-    bool given = config->forward && group_size(&config->grid, GROUP_REPLICAS, 0) > 1;
+    bool given = (config->forward || bare) && group_size(&config->grid, GROUP_REPLICAS, 0) > 1;
     if (given && !(sliced & SLICED_PARAMS)) out->array[ARRAY_PARAM].memory = MEMORY_COMM;
-    if (given) out->array[ARRAY_BUFFER].memory = MEMORY_COMM;
+    if (given) out->array[ARRAY_FROZEN].memory = out->array[ARRAY_BUFFER].memory = MEMORY_COMM;
 }
 
 static struct state_layout *layout_of(const struct plan *plan, const struct holdings *holdings,
@@ -40,6 +40,8 @@ static struct state_layout *layout_of(const struct plan *plan, const struct hold
         .graph = plan->micro[0].graph,
         .params = holdings->params,
         .param_count = holdings->param_count,
+        .frozen = holdings->frozen,
+        .frozen_count = holdings->frozen_count,
         .copies = holdings->copies,
         .uses = holdings->uses,
         .holds_buffer = holdings->buffers,
@@ -56,7 +58,7 @@ static struct state_layout *layout_of(const struct plan *plan, const struct hold
         .owned = slices->owned,
         .owned_count = slices->owned_count,
         .windows = {[ARRAY_GRAD] = slices->gradients, [ARRAY_PARAM] = slices->params}};
-    describe_arrays(config, &store);
+    describe_arrays(config, holdings->param_count == 0 && holdings->frozen_count > 0, &store);
     return state_layout_new(&store);
 }
 

@@ -17,12 +17,11 @@ static size_t copy_bytes(const struct plan *plan, const struct state_item *item)
 /* A tensor that slices cut is made whole first. */
 static size_t start_bytes(const struct plan *plan) {
     const struct state_layout *layout = plan->store;
-    int params = state_array(layout, ARRAY_PARAM, 0);
     size_t most = 0;
     for (int p = 0; p < layout->param_count; p++) {
-        const struct state_item *item = &layout->params[p];
+        const struct state_item *item = state_param(layout, p);
         if (!state_holds(item)) continue;
-        bool cut = state_place(layout, params, item->begin, item->count) < 0;
+        bool cut = state_place(layout, state_param_array(layout, p), item->begin, item->count) < 0;
         most = larger(most, copy_bytes(plan, item) + (cut ? item->layout->bytes : 0));
     }
     return most;
@@ -97,7 +96,8 @@ static size_t end_bytes(const struct plan *plan) {
     struct copies copies = {.hashed = compared_bytes(plan)};
     for (int a = 0; a < plan->store->array_count; a++) {
         enum array_kind kind = plan->store->arrays[a].kind;
-        if (kind == ARRAY_PARAM || kind == ARRAY_STATE || kind == ARRAY_BUFFER)
+        if (kind == ARRAY_PARAM || kind == ARRAY_STATE || kind == ARRAY_FROZEN ||
+            kind == ARRAY_BUFFER)
             count_array(plan, a, &copies);
     }
     return larger(copies.kept + copies.saved, copies.hashed);

@@ -51,17 +51,49 @@ static void describe_param(struct state_layout *layout, const struct state_confi
                                                 .copy = config->copies && config->copies[index]};
 }
 
+static struct state_item not_held(const struct graph *graph, int param) {
+    return (struct state_item){.name = graph->params[param].name,
+                               .type = graph->values[graph->params[param].value].type,
+                               .begin = -1,
+                               .position = -1,
+                               .frozen = graph->params[param].frozen};
+}
+
+/* The numbers of a graph's parameters that are trained, or those that are frozen, or those that a
+ * rank was given of them. The caller frees the list. */
+static int *list_params(const struct graph *graph, const int *given, int given_count, bool frozen,
+                        int *count) {
+    int *list = MEM_ARRAY(int, graph->param_count + 1);
+    *count = 0;
+    for (int i = 0; given && i < given_count; i++) list[(*count)++] = given[i];
+    for (int p = 0; !given && p < graph->param_count; p++)
+        if (graph->params[p].frozen == frozen) list[(*count)++] = p;
+    return list;
+}
+
+static void describe_frozen(struct state_layout *layout, const struct state_config *config) {
+    const struct graph *graph = config->graph;
+    int count;
+    SCOPED_FREE int *held = list_params(graph, config->frozen, config->frozen_count, true, &count);
+    for (int p = 0; p < graph->param_count; p++) layout->frozen[p] = not_held(graph, p);
+    for (int i = 0; i < count; i++) {
+        struct state_item *item = &layout->frozen[held[i]];
+        item->layout = graph->values[graph->params[held[i]].value].layout;
+        item->begin = layout->frozen_elements;
+        item->count = state_param_span(graph, held[i]);
+        item->copy = config->copies && config->copies[held[i]];
+        layout->frozen_elements += item->count;
+    }
+}
+
 static void describe_params(struct state_layout *layout, const struct state_config *config) {
     const struct graph *graph = config->graph;
-    int held = config->params ? config->param_count : graph->param_count;
-    int64_t begin = 0, tail = state_param_elements(graph, config->params, held);
-    for (int p = 0; p < graph->param_count; p++)
-        layout->params[p] = (struct state_item){.name = graph->params[p].name,
-                                                .type = graph->values[graph->params[p].value].type,
-                                                .begin = -1,
-                                                .position = -1};
+    int held;
+    SCOPED_FREE int *params = list_params(graph, config->params, config->param_count, false, &held);
+    int64_t begin = 0, tail = state_param_elements(graph, params, held);
+    for (int p = 0; p < graph->param_count; p++) layout->params[p] = not_held(graph, p);
     for (int i = 0; i < held; i++) {
-        int index = layout->order[i] = config->params ? config->params[i] : i;
+        int index = layout->order[i] = params[i];
         describe_param(layout, config, index, begin);
         layout->params[index].position = i;
         describe_uses(layout, config, index, &tail);
@@ -157,6 +189,7 @@ static int kind_count(const struct state_config *config, enum array_kind kind) {
 static int64_t whole_of(const struct state_layout *layout, enum array_kind kind) {
     switch (kind) {
     case ARRAY_GRAD: return layout->gradient_elements;
+    case ARRAY_FROZEN: return layout->frozen_elements;
     case ARRAY_BUFFER: return layout->buffer_bytes;
     case ARRAY_GRAD_WINDOW:
         return layout->grad_window + layout->gradient_elements - layout->param_elements;
@@ -168,7 +201,8 @@ static int64_t whole_of(const struct state_layout *layout, enum array_kind kind)
 static void add_array(struct state_layout *layout, const struct state_config *config,
                       enum array_kind kind, int index) {
     bool sliced = config->array[kind].sliced;
-    CHECK(!sliced || kind != ARRAY_BUFFER, "buffers are not sliced");
+    CHECK(!sliced || (kind != ARRAY_BUFFER && kind != ARRAY_FROZEN), "array kind %d is not sliced",
+          (int)kind);
     struct array_layout *array = &layout->arrays[layout->array_count++];
     *array = (struct array_layout){.kind = kind,
                                    .index = index,
@@ -197,6 +231,7 @@ struct state_layout *state_layout_new(const struct state_config *config) {
     struct state_layout *layout = MEM_NEW(struct state_layout);
     *layout = (struct state_layout){.optimizer = config->optimizer,
                                     .params = MEM_ARRAY(struct state_item, graph->param_count),
+                                    .frozen = MEM_ARRAY(struct state_item, graph->param_count),
                                     .buffers = MEM_ARRAY(struct state_item, graph->buffer_count),
                                     .uses = MEM_ARRAY(struct state_use, graph->use_count),
                                     .order = MEM_ARRAY(int, graph->param_count + 1),
@@ -204,6 +239,7 @@ struct state_layout *state_layout_new(const struct state_config *config) {
                                     .buffer_count = graph->buffer_count,
                                     .use_count = graph->use_count};
     describe_params(layout, config);
+    describe_frozen(layout, config);
     describe_buffers(layout, config);
     take_owned(layout, config);
     take_counted(layout);
@@ -215,6 +251,7 @@ struct state_layout *state_layout_new(const struct state_config *config) {
 void state_layout_free(struct state_layout **layout) {
     if (!*layout) return;
     free((*layout)->params);
+    free((*layout)->frozen);
     free((*layout)->buffers);
     free((*layout)->uses);
     free((*layout)->order);
@@ -237,9 +274,15 @@ int state_array(const struct state_layout *layout, enum array_kind kind, int ind
 }
 
 const struct state_item *state_items(const struct state_layout *layout, int array, int *count) {
-    bool buffers = layout->arrays[array].kind == ARRAY_BUFFER;
-    *count = buffers ? layout->buffer_count : layout->param_count;
-    return buffers ? layout->buffers : layout->params;
+    enum array_kind kind = layout->arrays[array].kind;
+    *count = kind == ARRAY_BUFFER ? layout->buffer_count : layout->param_count;
+    if (kind == ARRAY_FROZEN) return layout->frozen;
+    return kind == ARRAY_BUFFER ? layout->buffers : layout->params;
+}
+
+int state_param_array(const struct state_layout *layout, int param) {
+    bool frozen = layout->params[param].frozen;
+    return state_array(layout, frozen ? ARRAY_FROZEN : ARRAY_PARAM, 0);
 }
 
 int64_t state_place(const struct state_layout *layout, int array, int64_t begin, int64_t count) {
@@ -306,6 +349,10 @@ size_t state_kind_bytes(const struct state_layout *layout, enum array_kind kind)
     for (int i = 0; i < layout->array_count; i++)
         if (layout->arrays[i].kind == kind) bytes += held_bytes(&layout->arrays[i]);
     return bytes;
+}
+
+size_t state_param_bytes(const struct state_layout *layout) {
+    return state_kind_bytes(layout, ARRAY_PARAM) + state_kind_bytes(layout, ARRAY_FROZEN);
 }
 
 size_t state_heap_bytes(const struct state_layout *layout) {

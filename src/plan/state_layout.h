@@ -24,6 +24,7 @@ enum array_kind {
     ARRAY_VERSION, /* one for each older version of the parameters that is kept */
     ARRAY_GRAD,    /* one for each gradient buffer of the program */
     ARRAY_STATE,   /* one for each of the optimizer's */
+    ARRAY_FROZEN,  /* parameters that are not trained: no other array is over them */
     ARRAY_BUFFER,  /* running statistics, of several types: an array of bytes */
     /* Where replicas train apart: the parameters that all had after the last average, and the outer
      * optimizer's momentum */
@@ -70,6 +71,7 @@ struct state_item {
     int position;         /* of a parameter: in `order`; -1 where it is not held */
     bool decay;           /* of a parameter: weight decay reaches it */
     bool copy;            /* of a parameter: another rank has it, too, and answers for it */
+    bool frozen;          /* a parameter that is not trained, on whichever rank it is */
 };
 
 /* Local. Whether this rank holds the item. */
@@ -92,13 +94,14 @@ struct state_use {
 
 struct state_layout {
     const struct optim_rule *optimizer;
-    struct state_item *params, *buffers;
+    struct state_item *params, *buffers; /* of params those that are frozen are not held; */
+    struct state_item *frozen;           /* of these, by the same numbers, no others are */
     struct state_use *uses;
     int param_count, buffer_count, use_count; /* of the graph: all stages */
     int64_t *grad_shift, *param_shift;        /* windows, by position; NULL: there are none */
     int64_t grad_window, param_window; /* their elements; of gradients, further uses behind them */
     int *order, held_count;            /* parameters this rank holds, as they follow one another */
-    int64_t param_elements, gradient_elements, buffer_bytes; /* whole arrays */
+    int64_t param_elements, gradient_elements, frozen_elements, buffer_bytes; /* whole arrays */
     struct slice *owned;
     int owned_count;
     struct slice *counted; /* of what is owned: what this rank answers for */
@@ -110,8 +113,10 @@ struct state_layout {
 struct state_config {
     const struct graph *graph; /* lowered, for training; outlives the layout */
     const struct optim_rule *optimizer;
-    const int *params; /* of the graph that the rank holds, in order; NULL: all of them */
+    const int *params; /* of the graph that the rank holds, in order; NULL: all that are trained */
     int param_count;
+    const int *frozen; /* likewise of those that are not; NULL: all of them */
+    int frozen_count;
     const bool *copies;        /* per parameter of the graph; NULL: none is */
     const bool *uses;          /* per use of the graph: it is this rank's; NULL: all of them */
     const bool *holds_buffer;  /* per buffer of the graph; NULL: all of them */
@@ -143,6 +148,12 @@ void state_layout_free(struct state_layout **layout);
 int state_array(const struct state_layout *layout, enum array_kind kind, int index);
 /* Local. The items that lie in an array, and how many. */
 const struct state_item *state_items(const struct state_layout *layout, int array, int *count);
+/* Local. A parameter by its number in the graph, trained or not, and the array that has its values.
+ */
+static inline const struct state_item *state_param(const struct state_layout *layout, int param) {
+    return layout->params[param].frozen ? &layout->frozen[param] : &layout->params[param];
+}
+int state_param_array(const struct state_layout *layout, int param);
 /* Local. Where elements of an array lie among those that are held; -1: not all of them are, or not
  * in one slice. */
 int64_t state_place(const struct state_layout *layout, int array, int64_t begin, int64_t count);
@@ -166,8 +177,10 @@ int64_t state_window_use(const struct state_layout *layout, const struct state_u
 int64_t state_window_place(const struct state_layout *layout, enum array_kind kind, int position,
                            int64_t x);
 
-/* Local. Bytes of all arrays of a kind that this rank holds; of what must come from comm_alloc. */
+/* Local. Bytes of all arrays of a kind that this rank holds; of its parameters, trained or not; of
+ * what must come from comm_alloc. */
 size_t state_kind_bytes(const struct state_layout *layout, enum array_kind kind);
+size_t state_param_bytes(const struct state_layout *layout);
 size_t state_heap_bytes(const struct state_layout *layout);
 
 #endif

@@ -13,7 +13,7 @@ bool ties_share(const struct ties *ties, int param) {
 }
 
 bool ties_is_copy(const struct ties *ties, const struct grid *grid, int param, int stage) {
-    return ties->second[param] == stage &&
+    return ties->first[param] != stage &&
            grid_position(grid, ties->first[param]) != grid_position(grid, stage);
 }
 
@@ -32,6 +32,8 @@ static enum status note_use(struct ties *ties, const struct graph *graph, const 
         *first = stage;
         return STATUS_OK;
     }
+    if (graph->params[need->param].frozen)
+        return STATUS_OK; /* nothing is added: each has its own */
     if (*second >= 0)
         return fail(STATUS_USAGE,
                     "parameter %s is used in stages %d, %d and %d: at most two can share it\n"

@@ -11,6 +11,10 @@
  * last block of the stage first; W stays as it is, since I has made all that it reads. A slot is
  * taken at F and free again when the last of its gradients are made; its send may still be under
  * way, and whoever takes the slot next awaits that.
+ *
+ * Frozen stages run forward only: of their backward passes in the order nothing is written, their
+ * slots are free again behind F, and the first stage behind them sends no gradients. A rank that
+ * has no other stages has no gradients, and makes no update.
  */
 #include "program/emit.h"
 
@@ -85,6 +89,7 @@ void emit_declare(const struct schedule_config *config, struct program *program)
         CHECK(!wanted, "tie %d: expected %s", t, wanted);
     }
     if (has_tied(config)) program_declare_group(program, GROUP_TIED);
+    program->frozen = config->frozen;
     if (config->overlaps)
         program->ahead = (config->grid.stages - 2 + config->micro_batches) / config->micro_batches;
     if (norm_is_apart(config))
@@ -125,6 +130,10 @@ static int last_stage(const struct emitter *emitter) {
     return grid->stages * grid->chunks - 1;
 }
 
+static bool is_frozen(const struct emitter *emitter, int stage) {
+    return stage < emitter->config->frozen;
+}
+
 static struct stage *stage_of(struct emitter *emitter, int stage) {
     return &emitter->stage[grid_chunk(&emitter->config->grid, stage)];
 }
@@ -141,6 +150,10 @@ static bool any_has_samples(const struct emitter *emitter, int micro) {
     for (int m = micro % count; samples && m < emitter->config->grid.replicas * count; m += count)
         if (samples[m] > 0) return true;
     return !samples;
+}
+
+static bool is_backward(const struct pipeline_op *op) {
+    return op->op != INSTR_F && op->op != INSTR_LOAD;
 }
 
 /* --- slots --- */
@@ -183,7 +196,7 @@ static int take_in_turn(struct emitter *emitter, int stage, int micro) {
 static int take_slot(struct emitter *emitter, int stage, int micro) {
     if (emitter->config->overlaps) return take_in_turn(emitter, stage, micro);
     struct stage *of = stage_of(emitter, stage);
-    bool reserved = recompute_keeps_last(emitter->config->recompute);
+    bool reserved = recompute_keeps_last(emitter->config->recompute) && !is_frozen(emitter, stage);
     int chunk = grid_chunk(&emitter->config->grid, stage),
         slot = reserved && is_light(emitter, micro);
     while (of->busy[slot]) slot++;
@@ -212,7 +225,8 @@ static struct instr *add_pass(struct emitter *emitter, enum instr_op op, int sta
     instr->slot = (int16_t)stage_of(emitter, stage)->slot_of[micro];
     int older = emitter->config->older ? emitter->config->older[emitter->cell.position] : 0;
     if (older && strchr(instr_row(instr)->operands, 'v')) instr->version = (int16_t)older;
-    if (emitter->config->shares && instr_row(instr)->meets == MEETS_SHARERS)
+    if (emitter->config->shares && instr_row(instr)->meets == MEETS_SHARERS &&
+        !is_frozen(emitter, stage))
         instr->group = sharers_group(emitter->config);
     return instr;
 }
@@ -234,9 +248,10 @@ static void forward(struct emitter *emitter, int stage, int micro) {
     struct instr *pass = add_pass(emitter, INSTR_F, stage, micro);
     if (micro >= emitter->config->micro_batches && !emitter->config->overlaps)
         pass->flags = INSTR_PURE;
-    if (is_light(emitter, micro))
+    if (is_light(emitter, micro) && !is_frozen(emitter, stage))
         pass->flags |= recompute_by_block(emitter->config->recompute) ? INSTR_BLOCK : INSTR_LIGHT;
     add_message(emitter, INSTR_SEND_F, stage, micro, stage + 1);
+    if (is_frozen(emitter, stage)) give_slot(emitter, stage, micro);
 }
 
 /* A rank that leaves out a micro-batch still takes part where the others share statistics. */
@@ -345,7 +360,8 @@ static void backward(struct emitter *emitter, enum instr_op op, int stage, int m
     } else {
         for (int e = 0; e < segments; e++)
             add_backward(emitter, &pass, segments > 1 ? e : INSTR_ALL);
-        add_message(emitter, INSTR_SEND_B, stage, micro, stage - 1);
+        if (stage > emitter->config->frozen)
+            add_message(emitter, INSTR_SEND_B, stage, micro, stage - 1);
     }
     if (op == INSTR_I) return;
     end_gradients(emitter, stage, micro);
@@ -354,9 +370,11 @@ static void backward(struct emitter *emitter, enum instr_op op, int stage, int m
 
 /* An order names LOAD where it does not stand right before F. */
 static void one(struct emitter *emitter, const struct pipeline_op *op) {
+    bool frozen = is_frozen(emitter, op->stage);
+    if (frozen && (is_backward(op) || !has_samples(emitter, op->micro))) return;
     if (has_samples(emitter, op->micro)) {
         if (op->op == INSTR_LOAD) {
-            add_leaves(emitter, stage_of(emitter, op->stage));
+            if (!frozen) add_leaves(emitter, stage_of(emitter, op->stage));
             load(emitter, op->stage, op->micro);
         } else if (op->op == INSTR_F)
             forward(emitter, op->stage, op->micro);
@@ -381,7 +399,9 @@ static void begin_stage(struct emitter *emitter, int chunk) {
                        .tree = {.out = emitter->out, .busy = MEM_ARRAY(bool, emitter->leaves + 1)}};
     stage->tree.stage = grid_stage(&config->grid, emitter->cell.position, chunk);
     bool blocks = recompute_by_block(config->recompute) && config->buckets;
-    if (blocks || program_tie_of(emitter->program, stage->tree.stage))
+    if (is_frozen(emitter, stage->tree.stage))
+        emitter->out->chunk[chunk].buckets = 0;
+    else if (blocks || program_tie_of(emitter->program, stage->tree.stage))
         emitter->out->chunk[chunk].buckets = config->buckets[stage->tree.stage];
     for (int l = 0; l < emitter->leaves; l++) stage->leaf[l].grad = -1;
     for (int m = 0; m < micros + emitter->ahead; m++)
@@ -399,7 +419,7 @@ static void zero_stages(struct emitter *emitter) {
     bool zeroed[GRID_MAX_CHUNKS] = {0};
     for (int c = chunks - 1; c >= 0; c--) {
         struct stage *stage = &emitter->stage[c];
-        zeroed[c] = stage->sum < 0;
+        zeroed[c] = stage->sum < 0 && !is_frozen(emitter, stage->tree.stage);
         if (!zeroed[c]) continue;
         stage->sum = tree_take(&stage->tree);
         add(emitter, INSTR_ZERO, stage->tree.stage)->grad = (int16_t)stage->sum;
@@ -429,6 +449,7 @@ static void add_call(struct rank_program *out, enum instr_op op, int stage, int 
 
 /* A pass waits for the call for it. */
 static void serve(struct emitter *emitter, const struct pipeline_op *op) {
+    if (is_frozen(emitter, op->stage) && is_backward(op)) return;
     if (emitter->config->driven && has_samples(emitter, op->micro) && op->op != INSTR_W)
         add_call(emitter->out, INSTR_SERVE, op->stage, op->micro,
                  op->op == INSTR_F ? INSTR_FORWARD : INSTR_BACKWARD);
@@ -451,7 +472,7 @@ static void call_forwards(const struct schedule_config *config, struct rank_prog
 /* The driver hears that a backward has ended everywhere where all ranks meet. */
 static void call_backwards(const struct schedule_config *config, struct rank_program *out) {
     for (int m = 0; m < config->micro_batches; m++) {
-        for (int s = config->grid.stages - 1; s >= 0 && is_called(config, m); s--)
+        for (int s = config->grid.stages - 1; s >= config->frozen && is_called(config, m); s--)
             add_call(out, INSTR_CALL, s, m, INSTR_BACKWARD);
         program_add(out, LIST_BODY, INSTR_MEET)->group = EVERYONE;
     }
@@ -462,14 +483,24 @@ static unsigned update_call(const struct schedule_config *config) {
     return INSTR_UPDATE | (config->clips ? INSTR_CLIP : 0);
 }
 
+/* NULL: the rank has frozen stages alone. */
+static const struct stage *first_trained(const struct emitter *emitter) {
+    for (int c = 0; c < emitter->config->grid.chunks; c++)
+        if (!is_frozen(emitter, emitter->stage[c].tree.stage)) return &emitter->stage[c];
+    return NULL;
+}
+
 static void end_step(struct emitter *emitter) {
-    int grad = emitter->stage[0].sum;
+    const struct stage *trained = first_trained(emitter);
+    int grad = trained ? trained->sum : INSTR_ALL;
     program_add(emitter->out, LIST_BODY, INSTR_REPORT)->group = report_group(emitter->config);
     struct instr *norm = program_add(emitter->out, LIST_BODY, INSTR_NORM);
     norm->grad = (int16_t)grad;
     norm->group = norm_group(emitter->config);
+    if (!trained) emitter->out->grads = 0;
+    if (!trained) return;
     if (emitter->config->driven) /* its first stage stands for the rank */
-        add_call(emitter->out, INSTR_SERVE, emitter->stage[0].tree.stage, INSTR_ALL,
+        add_call(emitter->out, INSTR_SERVE, trained->tree.stage, INSTR_ALL,
                  update_call(emitter->config));
     program_add_step(emitter->out, grad, emitter->config->clips);
 }
@@ -486,7 +517,7 @@ void emit_driver(const struct schedule_config *config, struct rank_program *out)
     }
     program_add(out, LIST_BODY, INSTR_REPORT)->group = EVERYONE;
     program_add(out, LIST_BODY, INSTR_NORM)->group = norm_group(config);
-    for (int s = 0; config->driven && s < config->grid.stages; s++)
+    for (int s = config->frozen; config->driven && s < config->grid.stages; s++)
         add_call(out, INSTR_CALL, s, INSTR_ALL, update_call(config));
 }
 
@@ -512,7 +543,9 @@ void emit_rank(const struct schedule_config *config, const struct program *progr
         one(&emitter, &order->items[i]);
         if (meets && order->items[i].op == INSTR_B) meet(&emitter);
     }
-    for (int c = 0; c < config->grid.chunks; c++) add_leaves(&emitter, &emitter.stage[c]);
+    for (int c = 0; c < config->grid.chunks; c++)
+        if (!is_frozen(&emitter, emitter.stage[c].tree.stage))
+            add_leaves(&emitter, &emitter.stage[c]);
     zero_stages(&emitter);
     for (int c = 0; c < config->grid.chunks; c++) end_stage(&emitter.stage[c]);
     end_step(&emitter);

@@ -77,8 +77,15 @@ unsigned instr_gives(const struct instr *instr) {
     return instr->flags & INSTR_AGAIN ? gives & ~(1u << FACT_KEPT) : gives;
 }
 
-unsigned facts_of_stage(bool first, bool last) {
-    enum { EVERY, AFTER, BEFORE };
+unsigned facts_of_stage(int stage, int stages, int frozen) {
+    enum { EVERY, AFTER, BEFORE, TRAINED, TRAINED_AFTER, TRAINED_BEFORE };
+    bool trained = stage >= frozen, before = stage < stages - 1;
+    const bool is[] = {[EVERY] = true,
+                       [AFTER] = stage > 0,
+                       [BEFORE] = before,
+                       [TRAINED] = trained,
+                       [TRAINED_AFTER] = stage > frozen,
+                       [TRAINED_BEFORE] = trained && before};
     static const int where[] = {
 #define FACT(letter, NAME, words, where) where,
 #include "program/fact.def"
@@ -86,8 +93,7 @@ unsigned facts_of_stage(bool first, bool last) {
     };
     unsigned facts = 0;
     for (int i = 0; i < FACT_COUNT; i++)
-        if (where[i] == EVERY || (where[i] == AFTER && !first) || (where[i] == BEFORE && !last))
-            facts |= 1u << i;
+        if (is[where[i]]) facts |= 1u << i;
     return facts;
 }
 

@@ -80,8 +80,9 @@ enum {
 extern const char *const fact_words[FACT_COUNT];
 /* Local. The set that letters name. */
 unsigned facts_named(const char *letters);
-/* Local. All that a stage can have: the first one receives nothing, the last one sends nothing. */
-unsigned facts_of_stage(bool first, bool last);
+/* Local. All that a stage can have, of so many: the first one receives nothing, the last one sends
+ * nothing, and the first `frozen` ones run forward only. */
+unsigned facts_of_stage(int stage, int stages, int frozen);
 
 /* A row of instr.def; see there. */
 struct instr_row {

@@ -61,6 +61,7 @@ enum header_key {
     KEY_SERVERS,
     KEY_AHEAD,
     KEY_EVERY,
+    KEY_FROZEN,
     KEY_CREDITS,
     KEY_COUNT
 };
@@ -82,6 +83,7 @@ static const struct {
     [KEY_SERVERS] = {"servers", 0, PROGRAM_MAX_RANKS, 0},
     [KEY_AHEAD] = {"ahead", 0, PROGRAM_MAX_SMALL, 0},
     [KEY_EVERY] = {"every", 0, PROGRAM_MAX_EVERY, 0},
+    [KEY_FROZEN] = {"frozen", 0, PROGRAM_MAX_SMALL, 0},
     [KEY_CREDITS] = {"credits", 1, PROGRAM_MAX_SMALL, PROGRAM_CREDITS},
 };
 
@@ -162,9 +164,12 @@ static enum status parse_header(struct parser *parser) {
         return bad_number(parser, "fewer micro-batches", value[KEY_MICRO_BATCHES]);
     if ((int64_t)grid.stages * grid.chunks > PROGRAM_MAX_SMALL)
         return bad_number(parser, "fewer stages and chunks", grid.stages);
+    if (value[KEY_FROZEN] >= grid.stages * grid.chunks)
+        return bad_number(parser, "fewer frozen stages than there are", value[KEY_FROZEN]);
     parser->program = program_new(&grid, value[KEY_MICRO_BATCHES], (enum sum_order)word[WORD_SUM]);
     parser->program->ahead = value[KEY_AHEAD];
     parser->program->every = value[KEY_EVERY];
+    parser->program->frozen = value[KEY_FROZEN];
     parser->program->credits = value[KEY_CREDITS];
     parser->program->sliced = (unsigned)word[WORD_SLICED];
     parser->program->lasting = (unsigned)word[WORD_LASTING];
@@ -260,6 +265,7 @@ static enum status parse_sizes(struct parser *parser) {
     struct rank_program *rank = being_read(parser);
     struct chunk_sizes *first = &rank->chunk[0];
     unsigned sliced = parser->program->sliced;
+    int least = parser->program->frozen > 0 ? 0 : 1; /* frozen stages have none */
     const struct {
         const char *name;
         int *to;
@@ -267,8 +273,8 @@ static enum status parse_sizes(struct parser *parser) {
         int low, high;
     } sizes[] = {{"slots", &first->slots, true, 1, PROGRAM_MAX_SMALL},
                  {"grads", NULL, true, 0, PROGRAM_MAX_SMALL},
-                 {"buckets", &first->buckets, true, 1, PROGRAM_MAX_SMALL},
-                 {"windows", &first->windows, sliced & SLICED_GRADIENTS, 1, PROGRAM_MAX_SMALL},
+                 {"buckets", &first->buckets, true, least, PROGRAM_MAX_SMALL},
+                 {"windows", &first->windows, sliced & SLICED_GRADIENTS, least, PROGRAM_MAX_SMALL},
                  {"gathered", &first->gathered, sliced & SLICED_PARAMS, 1, PROGRAM_MAX_SMALL},
                  {"kept", &first->kept,
                   sliced & (SLICED_GRADIENTS | SLICED_PARAMS) && has_word(parser, "kept"), 0, 1},

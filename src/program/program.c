@@ -350,6 +350,7 @@ static struct program *with_body(const struct program *program, enum list_name l
     for (int g = 0; g < program->group_count; g++) program_declare_group(out, program->group[g]);
     out->ahead = program->ahead;
     out->every = program->every;
+    out->frozen = program->frozen;
     out->credits = program->credits;
     out->sliced = program->sliced;
     out->lasting = program->lasting;
@@ -394,7 +395,8 @@ uint64_t program_hash(const struct program *program) {
         grid->stages,           grid->chunks,          grid->replicas,   grid->replicas_each,
         grid->v_shape,          grid->drivers,         grid->servers,    (int)program->sum,
         program->micro_batches, program->group_count,  program->credits, program->tie_count,
-        (int)program->sliced,   (int)program->lasting, program->ahead,   program->every};
+        (int)program->sliced,   (int)program->lasting, program->ahead,   program->every,
+        program->frozen};
     uint64_t hash = hash64(HASH64_START, numbers, sizeof numbers);
     for (int t = 0; t < program->tie_count; t++)
         hash = hash64(hash, &program->tie[t], sizeof program->tie[t]);
@@ -426,6 +428,7 @@ static void print_header(const struct program *program, FILE *out) {
     print_unless(out, "servers", grid->servers, 0);
     print_unless(out, "ahead", program->ahead, 0);
     print_unless(out, "every", program->every, 0);
+    print_unless(out, "frozen", program->frozen, 0);
     if (grid->stages * grid->chunks > 1 || grid->drivers > 0)
         fprintf(out, " credits %d", program->credits);
     if (program->sliced) fprintf(out, " sliced %s", sliced_name(program->sliced));
@@ -443,13 +446,13 @@ static void print_header(const struct program *program, FILE *out) {
 }
 
 /* Sizes of chunks one after the other: "slots 4,2". */
-static void print_sizes(const struct rank_program *rank, int number, FILE *out) {
+static void print_sizes(const struct rank_program *rank, int number, bool windows, FILE *out) {
     fprintf(out, "rank %d slots ", number);
     for (int c = 0; c < rank->chunks; c++) fprintf(out, "%s%d", c ? "," : "", rank->chunk[c].slots);
     fprintf(out, " grads %d buckets ", rank->grads);
     for (int c = 0; c < rank->chunks; c++)
         fprintf(out, "%s%d", c ? "," : "", rank->chunk[c].buckets);
-    for (int c = 0; c < rank->chunks && rank->chunk[0].windows; c++)
+    for (int c = 0; c < rank->chunks && windows; c++)
         fprintf(out, "%s%d", c ? "," : " windows ", rank->chunk[c].windows);
     for (int c = 0; c < rank->chunks && rank->chunk[0].gathered; c++)
         fprintf(out, "%s%d", c ? "," : " gathered ", rank->chunk[c].gathered);
@@ -469,7 +472,7 @@ void program_print(const struct program *program, FILE *out) {
     print_header(program, out);
     for (int r = 0; r < program->ranks; r++) {
         const struct rank_program *rank = program_of(program, r);
-        print_sizes(rank, r, out);
+        print_sizes(rank, r, program->sliced & SLICED_GRADIENTS, out);
         for (int l = 0; l < LIST_COUNT; l++) {
             if (l == LIST_LAST && !rank->list[l].count) continue;
             fprintf(out, "rank %d %s\n", r, list_names[l]);

@@ -86,6 +86,7 @@ struct program {
     int group_count;
     struct program_tie tie[PROGRAM_MAX_TIES];
     int tie_count;
+    int frozen; /* stages, the first ones, that run forward only */
     int ahead; /* steps that a body's forwards may be ahead (ahead.h); 0: steps flush */
     int every; /* replicas train apart, and average at each step of so many, which is list last; 0:
                   they are the same after every step */

@@ -104,7 +104,8 @@ static void add_also(const struct resource_map *map, const struct instr *instr, 
 static struct touched gradient(const struct resource_map *map, const struct instr *instr,
                                int grad) {
     struct touched touched = buckets_of(map, instr);
-    bool whole = !(map->program->sliced & SLICED_GRADIENTS) || grad == GRAD_SLICES;
+    bool whole = !(map->program->sliced & SLICED_GRADIENTS) || grad == GRAD_SLICES ||
+                 !(map->names[instr->op] & NAMES_STAGE); /* NORM and STEP are of slices */
     add_also(map, instr, !whole, &touched);
     if (whole) return touched;
     int chunk = grid_chunk(&map->program->grid, instr->stage),

@@ -15,6 +15,7 @@ struct schedule_config {
     enum sum_order sum;
     const int64_t
         *samples; /* per micro-batch of the step, G entries; NULL: all present; 0: skip it */
+    int frozen;   /* stages, the first ones, that run forward only */
     bool clips;   /* STEP scales gradients by their norm, and awaits it */
     bool shares;  /* replicas share batch norm's statistics: F and B wait for one another */
     enum recompute_policy recompute; /* of pipelines */

@@ -189,7 +189,7 @@ static enum status check_end(struct walk *walk) {
     TRY(verify_outer_done(walk));
     walk->ended = true;
     if (program_is_forward(walk->program)) return STATUS_OK;
-    if (walk->cell.role != GRID_STAGE || walk->stepped || walk->step < 0) return STATUS_OK;
+    if (!verify_trains(walk) || walk->stepped || walk->step < 0) return STATUS_OK;
     struct walk end = verify_end_of(walk, walk->list);
     return verify_broken(&end, RULE_STEP, nobody, "the %s of rank %d ends without STEP",
                          walk->list == LIST_BODY ? "body" : "last step", walk->rank);
@@ -494,6 +494,7 @@ static enum status prove(const struct program *program, const int64_t *last_samp
     TRY(verify_header_order(&verifier, NULL));
     if (last) TRY(verify_header_order(&verifier, verifier.samples));
     for (int w = 0; w < verifier.walk_count; w++) TRY(verify_forward(&verifier.walks[w]));
+    TRY(verify_frozen(&verifier));
     TRY(verify_ties(&verifier));
     TRY(verify_kept(&verifier));
     for (int w = 0; w < verifier.walk_count; w++) TRY(verify_other_lists(&verifier.walks[w]));

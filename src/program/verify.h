@@ -72,6 +72,12 @@ enum status verify_clips(struct walk *walk); /* STEP, and CALL of it: all clip, 
 enum status verify_header_order(const struct verifier *verifier, const int64_t *samples);
 enum status verify_ties(const struct verifier *verifier);
 
+/* Frozen stages: what the header says of them; the instruction is none that they have not. Whether
+ * the rank has a stage that is trained. */
+enum status verify_frozen(const struct verifier *verifier);
+enum status verify_not_frozen(const struct walk *walk);
+bool verify_trains(const struct walk *walk);
+
 /* The group of the instruction is all ranks that hold its stage, and there are several. */
 enum status verify_replicas(const struct walk *walk, enum rule rule);
 

@@ -69,6 +69,7 @@ enum status verify_ahead(const struct program *program) {
 enum status verify_version(struct walk *walk) {
     const struct instr *instr = walk->instr;
     if (!strchr(instr_row(instr)->operands, 'v') || walk->list != LIST_BODY) return STATUS_OK;
+    if (instr->stage < walk->program->frozen) return STATUS_OK; /* its parameters stay */
     int older = walk->own->chunk[verify_chunk(walk)].older,
         behind = instr->version == INSTR_ALL ? 0 : instr->version;
     int64_t wanted = ahead_step(walk->program, instr, walk->step) - behind;

@@ -9,7 +9,9 @@ static const struct place nobody = {NULL, 0};
 
 /* All that a stage has to do in a round. */
 static unsigned round_facts(const struct walk *walk) {
-    return facts_of_stage(verify_first_stage(walk), verify_last_stage(walk)) & facts_named("lrfks");
+    const struct grid *grid = &walk->program->grid;
+    return facts_of_stage(walk->instr->stage, grid->stages * grid->chunks, 0) &
+           facts_named("lrfks");
 }
 
 /* The stages of a rank come in the order of the model, one whole before the next: so no rank waits
@@ -207,8 +209,9 @@ enum status verify_forward(const struct walk *walk) {
         if (end.instr)
             return verify_broken(&end, RULE_FORWARD, nobody, "the program has no micro-batches");
     }
-    bool needs = walk->cell.role == GRID_STAGE && !program_is_forward(walk->program);
-    if ((walk->own->grads > 0) == needs || walk->cell.role != GRID_STAGE) return STATUS_OK;
+    if (!program_is_forward(walk->program) || walk->cell.role != GRID_STAGE ||
+        walk->own->grads == 0)
+        return STATUS_OK;
     return fail(STATUS_USAGE,
                 "program refused by rule %d in the header: rank %d has %d gradient buffers, and "
                 "micro-batches are %d",

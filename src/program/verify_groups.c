@@ -198,8 +198,11 @@ static enum status share_here(struct walk *walk) {
 
 static enum status check_group(const struct walk *walk) {
     const struct instr *instr = walk->instr;
-    bool shares = instr_shares(instr);
-    if (walk->verifier->shares != shares)
+    bool shares = instr_shares(instr), frozen = instr->stage < walk->program->frozen;
+    if (frozen && shares)
+        return verify_broken(walk, RULE_FROZEN, nobody,
+                             "stage %d is frozen, and shares no statistics", instr->stage);
+    if (!frozen && walk->verifier->shares != shares)
         return verify_broken(walk, RULE_SHARED, nobody,
                              "some instructions share statistics (a group) and this one does not");
     if (shares && !verify_group_is(walk->program, instr->group, GROUP_REPLICAS))

@@ -127,6 +127,7 @@ static enum status check_segment(const struct walk *walk) {
 
 enum status verify_form(const struct walk *walk) {
     TRY(check_operands(walk));
+    TRY(verify_not_frozen(walk));
     TRY(check_segment(walk));
     TRY(check_flags(walk));
     return check_list(walk);

@@ -10,7 +10,8 @@
 static const struct place nobody = {NULL, 0};
 
 static unsigned all_facts(const struct walk *walk) {
-    return facts_of_stage(verify_first_stage(walk), verify_last_stage(walk));
+    const struct grid *grid = &walk->program->grid;
+    return facts_of_stage(walk->instr->stage, grid->stages * grid->chunks, walk->program->frozen);
 }
 
 static bool is_free(const struct walk *walk, const struct verify_slot *slot) {
@@ -217,6 +218,7 @@ static enum status advance(struct walk *walk, struct verify_slot *slot) {
     unsigned can = all_facts(walk), missing = known->needs & can & ~slot->facts;
     unsigned gives = instr_gives(walk->instr);
     bool block = walk->instr->op == INSTR_R && slot->form == INSTR_BLOCK;
+    if (walk->instr->op == INSTR_F) gives &= can; /* a frozen stage keeps nothing */
     if (has_block(walk, slot)) missing &= ~(1u << FACT_KEPT);
     if (slot->facts == 0 || slot->micro != verify_micro(walk) || is_free(walk, slot))
         return verify_broken(walk, RULE_SLOT, verify_own(walk, slot->last),
@@ -263,7 +265,7 @@ enum status verify_slots_free(struct walk *walk) {
     int stages = grid->stages * grid->chunks, slot = 0;
     for (int c = 0; walk->cell.role == GRID_STAGE && c < walk->own->chunks; c++) {
         int stage = grid_stage(grid, walk->cell.position, c);
-        unsigned all = facts_of_stage(stage == 0, stage == stages - 1);
+        unsigned all = facts_of_stage(stage, stages, walk->program->frozen);
         for (int end = slot + walk->own->chunk[c].slots; slot < end; slot++) {
             const struct verify_slot *of = &walk->slots[slot];
             if (of->facts == 0 || of->facts == all) continue;

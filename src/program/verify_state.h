@@ -1,6 +1,6 @@
 /* The verifier's state; private to src/program. See verify.c for how it works, and one file for
  * each thing it proves: verify_operands.c, verify_slots.c, verify_gradients.c, verify_groups.c,
- * verify_params.c, verify_channels.c, verify_waits.c, verify_between.c. */
+ * verify_params.c, verify_channels.c, verify_waits.c, verify_between.c, verify_frozen.c. */
 #ifndef PROGRAM_VERIFY_STATE_H
 #define PROGRAM_VERIFY_STATE_H
 

@@ -95,6 +95,7 @@ static bool owns(const struct state_layout *layout, int64_t element) {
  * before anybody reads it; and a tensor begins a block, so that it is no padding. */
 static float *victim(struct store *store) {
     const struct state_layout *layout = store->layout;
+    if (layout->held_count == 0) return NULL; /* all that it holds is frozen */
     int params = state_array(layout, ARRAY_PARAM, 0), last = layout->order[layout->held_count - 1];
     int64_t begin = layout->params[last].begin;
     if (!owns(layout, begin)) {

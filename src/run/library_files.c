@@ -31,8 +31,9 @@ static bool tensor_at(const struct stretto_run *run, int index, struct tensor_re
     bool param = index < layout->param_count;
     int item = param ? index : index - layout->param_count;
     if (index < 0 || (!param && item >= layout->buffer_count)) return false;
-    *out = (struct tensor_ref){
-        .param = param, .item = item, .of = param ? &layout->params[item] : &layout->buffers[item]};
+    *out = (struct tensor_ref){.param = param,
+                               .item = item,
+                               .of = param ? state_param(layout, item) : &layout->buffers[item]};
     out->bytes = tensor_type_bytes(&out->of->type);
     return true;
 }
@@ -95,7 +96,7 @@ static enum status get_task(struct local_rank *rank, void *context) {
     const struct store *store = engine_store(rank->session->engine);
     const struct state_layout *layout = store->layout;
     const struct state_item *item =
-        wanted->param ? &layout->params[wanted->item] : &layout->buffers[wanted->item];
+        wanted->param ? state_param(layout, wanted->item) : &layout->buffers[wanted->item];
     bool answers = is_first_replica(rank) && state_answers(item),
          sliced = wanted->param && session_plan(rank->session)->config.sliced & SLICED_PARAMS;
     struct tensor_ref own = *wanted;
@@ -107,8 +108,9 @@ static enum status get_task(struct local_rank *rank, void *context) {
         free(own.values);
         TRY(status);
     } else if (answers) {
-        enum array_kind kind = wanted->param ? ARRAY_PARAM : ARRAY_BUFFER;
-        TRY(store_get(store, state_array(layout, kind, 0), wanted->item, wanted->values));
+        int array = wanted->param ? state_param_array(layout, wanted->item)
+                                  : state_array(layout, ARRAY_BUFFER, 0);
+        TRY(store_get(store, array, wanted->item, wanted->values));
     }
     return local_ranks_share(rank, answers, wanted->values, wanted->bytes);
 }
@@ -118,7 +120,8 @@ static enum status set_task(struct local_rank *rank, void *context) {
     struct store *store = engine_store(rank->session->engine);
     const struct state_layout *layout = store->layout;
     TRY(engine_settle(rank->session->engine));
-    if (!state_holds(given->param ? &layout->params[given->item] : &layout->buffers[given->item]))
+    if (!state_holds(given->param ? state_param(layout, given->item)
+                                  : &layout->buffers[given->item]))
         return STATUS_OK; /* another stage has it */
     if (given->param) return versions_put(store, given->item, given->values);
     return store_put(store, state_array(layout, ARRAY_BUFFER, 0), given->item, given->values);

@@ -83,7 +83,9 @@ static void set_sizes(const struct zero *zero, struct rank_program *rank, int po
             sizes->gathered =
                 at_most(zero_ahead(zero, grid_stage(zero->grid, position, c)) + 1, places);
     }
-    if (sliced & SLICED_GRADIENTS) rank->grads = GRAD_WINDOWS + zero_buffers(zero, position);
+    bool trains = rank->grads > 0; /* not all of its stages are frozen */
+    if (sliced & SLICED_GRADIENTS && trains)
+        rank->grads = GRAD_WINDOWS + zero_buffers(zero, position);
 }
 
 /* Forward reads the last bucket first: that one is gathered first. */
@@ -106,8 +108,8 @@ static void end_step(const struct zero *zero, struct rank_program *rank) {
         struct instr *instr = &body->items[i];
         bool norm = instr->op == INSTR_NORM;
         if (norm) instr->group = (int16_t)zero->norm_group;
-        if ((norm || instr->op == INSTR_STEP) && zero->config->sliced & SLICED_GRADIENTS)
-            instr->grad = GRAD_SLICES;
+        bool reads = (norm || instr->op == INSTR_STEP) && instr->grad != INSTR_ALL;
+        if (reads && zero->config->sliced & SLICED_GRADIENTS) instr->grad = GRAD_SLICES;
     }
 }
 

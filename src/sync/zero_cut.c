@@ -159,6 +159,7 @@ static void pass(struct cutter *cutter, const struct instr *pass, bool absent,
     int chunk = chunk_of(cutter, pass), count = cutter->rank->chunk[chunk].buckets;
     bool forward = instr_is_forward(pass), one = pass->segment != INSTR_ALL;
     bool cut = reads_params(cutter, pass) || scatters(cutter, pass) || meets_gathers(cutter, pass);
+    cut &= count > 0; /* a frozen stage has no buckets */
     if (pass->op == INSTR_F) cutter->chunk[chunk].forwarded = true;
     bool full = cutter->buffers == 1 && makes_weights(pass) && pass->segment <= 0;
     if (full) scatter_late(cutter, pass->stage);

@@ -12,10 +12,12 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "graph/freeze.h"
 #include "plan/strategy.h"
 #include "stretto.h"
 #include "sync/sync.h"
 #include "view/explain_auto.h"
+#include "view/explain_freeze.h"
 #include "view/explain_memory.h"
 #include "view/explain_recompute.h"
 #include "view/fit.h"
@@ -28,7 +30,7 @@
 static int64_t reduced_bytes(const struct plan *plan) {
     bool whole = plan->config.grid.stages == 1;
     int64_t elements =
-        whole ? plan->store->param_elements : graph_param_elements(plan->micro[0].graph);
+        whole ? plan->store->param_elements : freeze_trained_elements(plan->micro[0].graph);
     int64_t bytes = state_bytes(elements);
     return group_size(&plan->config.grid, GROUP_REPLICAS, 0) > 1 ? bytes : 0;
 }
@@ -395,6 +397,7 @@ void explain_print(const struct view_forecast *view, bool compares, FILE *out) {
     const struct planned_run *planned = view->planned;
     print_model(planned, out);
     print_training(planned, out);
+    explain_freeze_print(planned->plan, out);
     print_ranks(planned, out);
     print_calls(planned, out);
     print_zero(planned->plan, out);
@@ -467,6 +470,8 @@ void explain_print_json(const struct view_forecast *view, FILE *out) {
         "round_trips_per_step", plan_round_trips(plan), "memory_rank", largest, "memory",
         explain_memory_json(planned));
     if (planned->options.show.count) json_object_set_new(root, "show", shown_parts(planned));
+    json_t *frozen = explain_freeze_json(plan);
+    if (frozen) json_object_set_new(root, "frozen", frozen);
     if (plan->choice.row_count) json_object_set_new(root, "auto", explain_auto_json(&plan->choice));
     if (view_forecast_is_wanted(&planned->options))
         json_object_set_new(root, "forecast", view_forecast_json(view));

@@ -36,6 +36,14 @@ function extras() {
     extra("--zero-stage 1 --zero-accumulate scatter", "", "bert-tiny", 1, ".", 3, 0)
     extra("--zero-stage 2 --zero-accumulate scatter", "--sum replicas-first", "", 0, ".", 4, 0)
     extra("--zero-stage 3 --zero-accumulate scatter", "--sum replicas-first", "", 2, ".", 3, 0)
+    extra("--freeze 1", "--freeze 1", "", 2, ".", 3, 0)
+    extra("--freeze 1 --sync-bn", "--freeze 1 --sync-bn", "resnet8", 1, ".", 3, 0)
+    extra("--freeze 1 --sum tree", "--freeze 1 --sum tree", "", 0, ".", 4, 0)
+    extra("--freeze 2 --recompute always:block", "--freeze 2", "", 1, ".", 3, 0)
+    extra("--freeze 2 --recompute except-last", "--freeze 2", "", 0, ".", 3, 0)
+    extra("--freeze 2 --zero-stage 1", "--freeze 2", "", 1, ".", 3, 0)
+    extra("--freeze 1 --zero-stage 2", "--freeze 1", "", 0, ".", 3, 0)
+    extra("--freeze 2 --clock virtual", "--freeze 2", "", 1, ".", 3, 0)
     extra("--zero-stage 3 --zero-accumulate scatter --zero-keep 2000", "--sum replicas-first", "bert-tiny", 0, ".", 3, 0)
 }
 
@@ -60,9 +68,9 @@ function data_of(model, count) {
 }
 
 # Whether each chunk can have a layer (only mlp has less layers than the most chunks there are), and whether tied parameters of
-# stages can be added in that order.
+# stages can be added in that order: those that are frozen are not added.
 function fits(chunks_each, stages, model, many) {
-    if (many ~ /--sum/ && model ~ /^(bert-tiny|gpt2-nano)$/) return 0
+    if (many ~ /--sum/ && many !~ /--freeze/ && model ~ /^(bert-tiny|gpt2-nano)$/) return 0
     return model != "mlp" || stages * chunks_each <= 4
 }
 
@@ -153,6 +161,22 @@ function print_cover(    a, b, c, d, most, best, part, i, n) {
         for (i = 0; !is_of(n, 1 + (n + i - 1) % size[1], 1 + (n + 1 + int(i / size[1])) % size[4]);) i++
         print further(1 + (n + i - 1) % size[1], n, value[4, 1 + (n + 1 + int(i / size[1])) % size[4]])
     }
+}
+
+# Frozen blocks: some, and all but the head, so that a boundary lies inside a stage or between two. Grids without replicas or
+# stages and a driver, which extras do not have; dropouts before and behind the boundary.
+function print_frozen(    i, j, way, part, many, one, model, count) {
+    split("gpipe:1x2 gpipe:4x1 1f1b:2x2 zbv:2x1 zbv:2x2 rpc:3x1 interleaved:2x1 zb-h2:4x1", way)
+    for (i = 1; i in way; i++)
+        for (j = 1; j <= size[4]; j++)
+            for (count = 1; count <= 2; count++) {
+                if (set == "cover" && (i + 2 * j + 3 * count) % 6 != 0) continue
+                split(way[i], part, "[:x]")
+                model = value[4, j]
+                one = "--freeze " (count == 1 ? 1 : model == "resnet8" ? 3 : model ~ /^(mlp|bert-tiny)$/ ? 2 : 4) " --dropout 0.2"
+                many = one (part[3] > 1 && count == 2 ? " --zero-stage 1" : "")
+                print cell(part[1], part[2], part[3], 3, model, many, one, (i + j + count) % 3, 0)
+            }
 }
 
 # Families whose smallest member is too large for every cell: slices of a pipeline with replicas; and in the whole matrix a
@@ -326,6 +350,7 @@ END {
     else
         print_all()
     print_bare()
+    print_frozen()
     print_large()
     print_overlaps()
     print_apart()

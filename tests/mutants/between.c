@@ -131,9 +131,11 @@ bool run_write(struct world *world, struct rank *rank, const struct instr *instr
     if (rank->saved != OPENED) return world_wrong(world, "writes into no checkpoint");
     for (int c = 0; c < rank->chunks; c++) {
         int stage = grid_stage(grid, rank->cell.position, c);
-        for (int b = 0; b < rank->own->chunk[c].buckets && b < want->shape[stage].buckets; b++) {
+        int parts = reference_parts(rank->own->chunk[c].buckets);
+        for (int b = 0; b < parts && b < want->shape[stage].buckets; b++) {
             const struct param_bucket *params = &rank->params[bucket_index(rank, c, b)];
-            const value *slices = world->program->sliced ? params->collected : params->own;
+            bool sliced = world->program->sliced && stage >= world->program->frozen;
+            const value *slices = sliced ? params->collected : params->own;
             if (slices_value(slices, world->slices) != want->params[want->first[stage] + b])
                 return world_wrong(world, "writes other parameters");
         }

@@ -34,6 +34,7 @@ struct deal {
     bool driven; /* by the calls of a driver */
     bool tied;   /* the first stage and the last share a bucket */
     bool clips;  /* the update awaits the norm */
+    int frozen;  /* stages */
     bool vertical_sync;
     int every; /* replicas train apart; 0: they do not */
 };
@@ -79,6 +80,7 @@ static int cut_stage(const struct deal *deal, const struct grid *grid, int stage
     bool apart = grid_position(grid, 0) != grid_position(grid, last);
     bool tied = keeps_tied(deal) && (stage == 0 || (stage == last && apart));
     if (tied && buckets == 1) buckets = 2;
+    if (stage < deal->frozen) buckets = 0;
     *kept = tied || (deal->kept && buckets > 1);
     return buckets;
 }
@@ -122,6 +124,7 @@ static struct program *build(const char *schedule, const struct deal *deal,
                                      .sum = deal->sum,
                                      .samples = samples,
                                      .clips = deal->clips,
+                                     .frozen = deal->frozen,
                                      .shares = deal->shares,
                                      .recompute = deal->recompute,
                                      .vertical_sync = deal->vertical_sync,
@@ -143,7 +146,8 @@ static struct program *build(const char *schedule, const struct deal *deal,
 }
 
 static void name(const char *schedule, const struct deal *deal, struct case_of *one) {
-    char more[64] = "";
+    char more[64] = "", frozen[32] = "";
+    if (deal->frozen) snprintf(frozen, sizeof frozen, " frozen %d", deal->frozen);
     if (deal->sliced)
         snprintf(more, sizeof more, " sliced %s ahead %d%s", sliced_name(deal->sliced),
                  deal->prefetch, deal->kept ? " kept" : "");
@@ -151,8 +155,8 @@ static void name(const char *schedule, const struct deal *deal, struct case_of *
              schedule, deal->stages, deal->chunks, deal->replicas, deal->micros,
              sum_order_name(deal->sum), deal->shares ? " sync-bn" : "",
              deal->one_rank ? " one rank" : "", more, recompute_policy_name(deal->recompute),
-             deal->tied ? " tied" : "", deal->clips ? " clip" : "", deal->every ? " apart" : "",
-             deal->last);
+             deal->tied ? " tied" : "", deal->clips ? " clip" : "",
+             deal->every ? " apart" : frozen, deal->last);
 }
 
 /* Every other case clips, but those whose steps overlap. */
@@ -240,6 +244,20 @@ static void add_sliced(struct all *all, const char *schedule, struct deal deal) 
     }
 }
 
+/* The first stage, and all but the last; by itself, with what is sliced, and with what is run
+ * again. */
+static void add_frozen(struct all *all, const char *schedule, struct deal deal) {
+    static const unsigned sliced[] = {0, SLICED_STATE, SLICED_STATE | SLICED_GRADIENTS};
+    int most = deal.stages * deal.chunks - 1;
+    for (deal.frozen = 1; deal.frozen <= most; deal.frozen += most > 1 ? most - 1 : 1)
+        for (int i = 0; i < 6; i++) {
+            deal.sliced = sliced[i % 3];
+            deal.recompute = i < 3 ? RECOMPUTE_NEVER : RECOMPUTE_ALWAYS_BLOCK;
+            if (deal.sliced && deal.replicas == 1) continue;
+            add_some(all, schedule, deal);
+        }
+}
+
 /* By itself, and together with what replicas slice. */
 static void add_again(struct all *all, const char *schedule, struct deal deal,
                       enum recompute_policy policy) {
@@ -267,6 +285,7 @@ static void add_more(struct all *all, const char *schedule, int chunks, bool v_s
         for (int r = RECOMPUTE_EXCEPT_LAST; r < RECOMPUTE_POLICY_COUNT; r++)
             add_again(all, schedule, deal, (enum recompute_policy)r);
         add_tied(all, schedule, deal);
+        add_frozen(all, schedule, deal);
     }
 }
 
@@ -298,6 +317,7 @@ static void add_driven(struct all *all) {
         for (int sum = 0; sum < SUM_ORDER_COUNT; sum++) {
             deal.sum = (enum sum_order)sum;
             add_some(all, "rpc", deal);
+            if (sum == SUM_REPLICA) add_frozen(all, "rpc", deal);
         }
     }
 }

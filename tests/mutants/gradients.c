@@ -6,7 +6,7 @@
 /* --- where they are --- */
 
 int bucket_index(const struct rank *rank, int chunk, int bucket) {
-    for (int c = 0; c < chunk; c++) bucket += rank->own->chunk[c].buckets;
+    for (int c = 0; c < chunk; c++) bucket += reference_parts(rank->own->chunk[c].buckets);
     return bucket;
 }
 

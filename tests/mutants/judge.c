@@ -77,11 +77,12 @@ static void compare_stage(struct world *world, const struct rank *rank, int chun
     int stage = grid_stage(&world->program->grid, rank->cell.position, chunk);
     const struct chunk_sizes *sizes = &rank->own->chunk[chunk];
     bool sliced = world_slices(world, SLICED_PARAMS);
-    if (sizes->buckets != want->shape[stage].buckets || !sizes->kept != !want->shape[stage].kept) {
+    int parts = reference_parts(sizes->buckets);
+    if (parts != want->shape[stage].buckets || !sizes->kept != !want->shape[stage].kept) {
         world_wrong(world, "replicas have different buckets");
         return;
     }
-    for (int b = 0; b < sizes->buckets; b++) {
+    for (int b = 0; b < parts; b++) {
         const struct param_bucket *params = &rank->params[bucket_index(rank, chunk, b)];
         bool own = sliced || params->posted.instr; /* gathers may still be under way */
         value now = own ? params->own[rank->slice] : slices_value(params->own, world->slices);
@@ -209,7 +210,7 @@ static void make_params(const struct world *world, struct rank *rank, int chunk)
     const struct grid *grid = &world->program->grid;
     int stage = grid_stage(grid, rank->cell.position, chunk);
     bool sliced = world_slices(world, SLICED_PARAMS);
-    for (int b = 0; b < rank->own->chunk[chunk].buckets; b++) {
+    for (int b = 0; b < reference_parts(rank->own->chunk[chunk].buckets); b++) {
         struct param_bucket *params = &rank->params[bucket_index(rank, chunk, b)];
         value own = reference_params(world->program,
                                      sliced ? grid_owner(grid, stage, 0) : rank->number, stage, b);
@@ -227,7 +228,7 @@ static void rank_new(struct world *world, int number) {
     rank->slice = rank->cell.first_replica / program->grid.replicas_each;
     for (int c = 0; c < rank->chunks; c++) {
         rank->slot_count += rank->own->chunk[c].slots;
-        rank->bucket_count += rank->own->chunk[c].buckets;
+        rank->bucket_count += reference_parts(rank->own->chunk[c].buckets);
     }
     rank->slots = MEM_ARRAY(struct slot, rank->slot_count + 1);
     rank->buckets = MEM_ARRAY(struct bucket, rank->bucket_count * rank->own->grads + 1);
@@ -236,7 +237,7 @@ static void rank_new(struct world *world, int number) {
     rank->replaced = MEM_ARRAY(value, rank->bucket_count + 1);
     for (int c = 0; c < rank->chunks; c++) {
         make_params(world, rank, c);
-        for (int b = 0; b < rank->own->chunk[c].buckets; b++)
+        for (int b = 0; b < reference_parts(rank->own->chunk[c].buckets); b++)
             rank->statistics[bucket_index(rank, c, b)] =
                 reference_statistics(number, grid_stage(&program->grid, rank->cell.position, c));
     }
@@ -314,6 +315,20 @@ static void world_free(struct world *world) {
     free(world->ranks);
 }
 
+/* Frozen stages have no buckets, and no other stage has none. */
+static bool has_its_buckets(const struct program *program) {
+    bool right = true;
+    for (int r = 0; r < program->ranks; r++) {
+        struct grid_cell cell = grid_cell(&program->grid, r);
+        const struct rank_program *own = program_of(program, r);
+        for (int c = 0; cell.role == GRID_STAGE && c < own->chunks; c++) {
+            bool frozen = grid_stage(&program->grid, cell.position, c) < program->frozen;
+            right &= frozen == (own->chunk[c].buckets == 0);
+        }
+    }
+    return right;
+}
+
 const char *judge(const struct program *program, const int64_t *samples, bool shares, bool driven) {
     struct world world = {
         .program = program, .samples = samples, .driven = driven, .overlaps = program->ahead > 0};
@@ -330,6 +345,7 @@ const char *judge(const struct program *program, const int64_t *samples, bool sh
     if (program->ranks > MOST_MEMBERS) return "more ranks than the judge takes";
     if (group_size(&program->grid, GROUP_REPLICAS, 0) > MOST_SLICES)
         return "more replicas than the judge takes";
+    if (!has_its_buckets(program)) return "buckets of a frozen stage, or none of another";
     choose_phases(&world);
     world_new(&world);
     if (references(&world, shares)) run(&world);

@@ -28,6 +28,7 @@ struct program *mutant_copy(const struct program *program) {
     copy->credits = program->credits;
     copy->ahead = program->ahead;
     copy->every = program->every;
+    copy->frozen = program->frozen;
     copy->sliced = program->sliced;
     copy->lasting = program->lasting;
     memcpy(copy->tie, program->tie, sizeof copy->tie);
@@ -146,16 +147,18 @@ static bool can_have(const struct program *program, const struct rank_program *r
     for (int c = 0; c < rank->chunks; c++) {
         const struct chunk_sizes *sizes = &rank->chunk[c];
         bool windows = program->sliced & SLICED_GRADIENTS, places = program->sliced & SLICED_PARAMS;
-        if (sizes->slots < 1 || sizes->buckets < 1 || sizes->kept < 0 || sizes->kept > 1)
+        int least = program->frozen > 0 ? 0 : 1;
+        if (sizes->slots < 1 || sizes->buckets < least || sizes->kept < 0 || sizes->kept > 1)
             return false;
         if (sizes->windows < 0 || sizes->gathered < 0 || sizes->older < 0) return false;
-        if ((sizes->windows > 0) != windows || (sizes->gathered > 0) != places) return false;
+        if (sizes->windows > 0 ? !windows : windows && least > 0) return false;
+        if ((sizes->gathered > 0) != places) return false;
         if (sizes->windows + sizes->kept > sizes->buckets ||
             sizes->gathered + sizes->kept > sizes->buckets)
             return false;
         if (sizes->kept && !places && !windows) return false;
     }
-    return rank->grads >= 1;
+    return rank->grads >= (program->frozen > 0 ? 0 : 1);
 }
 
 static bool change_size(struct spot *spot) {
@@ -205,6 +208,16 @@ static bool change_tie(struct spot *spot, int *old, int *now) {
     return true;
 }
 
+static bool change_frozen(struct spot *spot) {
+    struct program *program = spot->program;
+    int old = program->frozen, stages = program->grid.stages * program->grid.chunks;
+    program->frozen += dice_roll(spot->dice, 2) ? 1 : -1;
+    snprintf(spot->what, 160, "frozen %d instead of %d", program->frozen, old);
+    for (int k = 0; k < program->kind_count; k++)
+        if (!can_have(program, &program->kinds[k])) return false;
+    return program->frozen < stages;
+}
+
 /* Ties name stages of the grid: it stays as it is where there are some. */
 static bool change_header(struct spot *spot) {
     struct program *program = spot->program;
@@ -223,6 +236,7 @@ static bool change_header(struct spot *spot) {
         snprintf(spot->what, 160, "every %d instead of %d", now, old);
         return true;
     }
+    if (program->frozen > 0 && dice_roll(spot->dice, 3) == 0) return change_frozen(spot);
     bool can = true;
     static const char *const fields[] = {"sum",    "credits", "micro-batches", "v-shape",
                                          "stages", "sliced",  "lasting",       "tied"};

@@ -29,7 +29,8 @@ struct span {
 /* Segments that an instruction runs. */
 static struct span span_of(const struct world *world, const struct rank *rank,
                            const struct instr *instr) {
-    if (!is_cut(instr)) return (struct span){0, sizes_of(world, rank, instr)->buckets};
+    if (!is_cut(instr))
+        return (struct span){0, reference_parts(sizes_of(world, rank, instr)->buckets)};
     return (struct span){instr->segment, instr->segment + 1};
 }
 
@@ -68,7 +69,8 @@ static int version_of(const struct world *world, const struct rank *rank,
 /* The newest, or one of those that are kept. */
 static value version_value(struct world *world, const struct rank *rank, const struct instr *instr,
                            const struct param_bucket *params) {
-    int before = list_is_step(rank->list) ? rank->updates - version_of(world, rank, instr) : 0;
+    bool moves = list_is_step(rank->list) && !is_frozen(world, instr);
+    int before = moves ? rank->updates - version_of(world, rank, instr) : 0;
     if (before == 0) return params_value(world, params);
     if (before < 0 || before > sizes_of(world, rank, instr)->older) {
         world_wrong(world, "a version that is not there");
@@ -223,7 +225,7 @@ static void move_statistics(const struct world *world, struct rank *rank, const 
 
 value statistics_of(const struct rank *rank, int chunk) {
     return slices_value(rank->statistics + bucket_index(rank, chunk, 0),
-                        rank->own->chunk[chunk].buckets);
+                        reference_parts(rank->own->chunk[chunk].buckets));
 }
 
 /* --- forward --- */
@@ -458,8 +460,8 @@ bool run_pass(struct world *world, struct rank *rank, const struct instr *instr)
             return world_wrong(world, "segments of a pass share different things");
     }
     if (instr->op != INSTR_W) slot->shared = shared;
-    if (instr->op == INSTR_F && list_is_step(rank->list) && !(instr->flags & INSTR_PURE))
-        move_statistics(world, rank, instr, shared);
+    bool moves = instr->op == INSTR_F && list_is_step(rank->list) && !is_frozen(world, instr);
+    if (moves && !(instr->flags & INSTR_PURE)) move_statistics(world, rank, instr, shared);
     bool ends = end_segment(world, rank, instr, slot);
     if (instr->op != INSTR_F)
         backward(world, rank, instr, ends);

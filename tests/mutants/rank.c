@@ -23,6 +23,17 @@ const struct chunk_sizes *sizes_of(const struct world *world, const struct rank 
     return &rank->own->chunk[chunk_of(world, instr)];
 }
 
+bool is_frozen(const struct world *world, const struct instr *instr) {
+    return instr->stage < world->program->frozen;
+}
+
+bool rank_trains(const struct world *world, const struct rank *rank) {
+    const struct program *program = world->program;
+    for (int c = 0; c < rank->chunks; c++)
+        if (grid_stage(&program->grid, rank->cell.position, c) >= program->frozen) return true;
+    return false;
+}
+
 static int limit_of(const struct world *world, const struct rank *rank, const struct instr *instr,
                     char letter) {
     const struct program *program = world->program;
@@ -244,7 +255,7 @@ static bool run_report(struct world *world, struct rank *rank, const struct inst
 
 bool run_norm(struct world *world, struct rank *rank, const struct instr *instr) {
     value squares = 0;
-    if ((instr->grad == INSTR_ALL) != (rank->chunks == 0))
+    if ((instr->grad == INSTR_ALL) == rank_trains(world, rank))
         return world_wrong(world, "the norm of no gradients");
     for (int c = 0; c < rank->chunks; c++) {
         int stage = grid_stage(&world->program->grid, rank->cell.position, c);
@@ -277,6 +288,9 @@ bool rank_run(struct world *world, struct rank *rank, const struct instr *instr)
     if (strchr(instr_row(instr)->operands, 'q') && instr->group != INSTR_ALL &&
         !is_in_group(world, rank, instr->group))
         return world_wrong(world, "a group that the rank is not in");
+    bool backward = instr_row(instr)->time == TIME_BACKWARD || instr_goes_back(instr);
+    if ((backward || instr->op == INSTR_R) && is_frozen(world, instr))
+        return world_wrong(world, "gradients of a frozen stage");
     if (rank->lockstep_count > 0 && !instr_shares(instr))
         return world_wrong(world, "something between passes in lockstep");
     switch ((enum instr_op)instr->op) {

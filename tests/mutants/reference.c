@@ -85,7 +85,7 @@ value reference_updated(value params, value gradient, value scale) {
 /* --- uses --- */
 
 struct stage_shape reference_shape(const struct chunk_sizes *sizes) {
-    return (struct stage_shape){sizes->buckets, sizes->kept};
+    return (struct stage_shape){reference_parts(sizes->buckets), sizes->kept};
 }
 
 int reference_making(const struct stage_shape *shape) {
@@ -147,6 +147,7 @@ struct reference reference_new(const struct program *program, bool shares,
                                   .clips = program_clips(program),
                                   .shares = shares,
                                   .stages = stages,
+                                  .frozen = program->frozen,
                                   .shape = MEM_ARRAY(struct stage_shape, stages),
                                   .first = MEM_ARRAY(int, stages + 1),
                                   .overlaps = program->ahead > 0,
@@ -198,8 +199,8 @@ static bool present(const struct reference *reference, int micro) {
 
 /* What the passes at one place of all replicas' steps share: each replica's own, 0 where it has no
  * samples. Without sharing a pass has its own alone. */
-static value shared_by(const struct reference *reference, const value *own, int micro) {
-    if (!reference->shares) return own[micro];
+static value shared_by(const struct reference *reference, int stage, const value *own, int micro) {
+    if (!reference->shares || stage < reference->frozen) return own[micro];
     value shared = 0;
     for (int r = 0; r < reference->grid.replicas; r++) {
         int at = r * reference->micros + micro % reference->micros;
@@ -210,13 +211,14 @@ static value shared_by(const struct reference *reference, const value *own, int 
 
 static void move_statistics(struct reference *reference, int stage, const value *pass) {
     int micros = reference->micros;
-    for (int r = 0; r < reference->grid.replicas; r++) {
+    for (int r = 0; r < reference->grid.replicas && stage >= reference->frozen; r++) {
         value *moved = &reference->statistics[r * reference->stages + stage];
         for (int m = 0; m < micros; m++) {
             bool any = present(reference, r * micros + m);
             for (int o = 0; reference->shares && o < reference->grid.replicas; o++)
                 any |= present(reference, o * micros + m);
-            if (any) *moved = reference_moved(*moved, shared_by(reference, pass, r * micros + m));
+            if (any)
+                *moved = reference_moved(*moved, shared_by(reference, stage, pass, r * micros + m));
         }
     }
 }
@@ -369,7 +371,7 @@ static void run_forward(struct reference *reference, struct step *step) {
         for (int m = 0; m < step->total; m++) {
             if (!present(reference, m)) continue;
             forward[m] = reference_forward(step->pass[m], read_for(reference, s, m),
-                                           shared_by(reference, step->pass, m));
+                                           shared_by(reference, s, step->pass, m));
             step->input[m] = value_of(VALUE_OUTPUT, forward[m], 0);
             if (s == reference->stages - 1) reference->losses += reference_loss(forward[m]);
         }
@@ -380,14 +382,14 @@ static void run_forward(struct reference *reference, struct step *step) {
 /* Stages from the last to the first. */
 static void run_backward(struct reference *reference, struct step *step) {
     for (int m = 0; m < step->total; m++) step->gradient[m] = seed_of(reference, m);
-    for (int s = reference->stages - 1; s >= 0; s--) {
+    for (int s = reference->stages - 1; s >= reference->frozen; s--) {
         const value *forward = step->forward + s * step->total;
         value *kept = step->kept + s * step->total;
         for (int m = 0; m < step->total; m++)
             step->pass[m] = reference_pass(s, forward[m], step->gradient[m]);
         for (int m = 0; m < step->total; m++) {
-            kept[m] =
-                reference_kept(forward[m], step->gradient[m], shared_by(reference, step->pass, m));
+            kept[m] = reference_kept(forward[m], step->gradient[m],
+                                     shared_by(reference, s, step->pass, m));
             step->gradient[m] = reference_input_gradient(kept[m], read_for(reference, s, m));
         }
     }
@@ -396,7 +398,7 @@ static void run_backward(struct reference *reference, struct step *step) {
 static void update(struct reference *reference, const struct step *step) {
     int slices = group_size(&reference->grid, GROUP_REPLICAS, 0);
     value squares = 0, *gradient = MEM_ARRAY(value, reference->buckets);
-    for (int s = 0; s < reference->stages; s++) {
+    for (int s = reference->frozen; s < reference->stages; s++) {
         value before = squares;
         for (int b = 0; b < reference->shape[s].buckets; b++) {
             value *of = &gradient[reference->first[s] + b];
@@ -409,7 +411,7 @@ static void update(struct reference *reference, const struct step *step) {
     reference->norm = value_of(VALUE_NORM, squares, 0);
     value scale =
         reference->clips ? reference_scale(reference->norm, reference->losses) : VALUE_NONE;
-    for (int b = 0; b < reference->buckets; b++)
+    for (int b = reference->first[reference->frozen]; b < reference->buckets; b++)
         reference->params[b] = reference_updated(reference->params[b], gradient[b], scale);
     free(gradient);
 }

@@ -8,10 +8,14 @@
 /* Rounds of an evaluation; uses that a parameter may have. */
 enum { ROUNDS = 2, MOST_USES = 12 };
 
-/* Of a stage. */
+/* Of a stage. One that is frozen has no buckets: its parameters, and its running statistics, are
+ * one part. */
+static inline int reference_parts(int buckets) {
+    return buckets > 0 ? buckets : 1;
+}
 struct stage_shape {
-    int buckets;
-    bool kept; /* the last bucket is used by all segments of the stage, and made by them */
+    int buckets; /* or parts */
+    bool kept;   /* the last bucket is used by all segments of the stage, and made by them */
 };
 
 /* How a step is asked for: the program's header tells grid, micro-batches, order of sums and what
@@ -36,6 +40,7 @@ struct reference {
     value *mean_statistics; /* per stage */
     value *replica_norm;    /* per replica: of the last step */
     int stages, buckets;
+    int frozen;    /* stages, the first ones, that run forward only, as in an evaluation */
     bool overlaps; /* losses and labels are a replica's own, and samples differ from step to step */
     int step;      /* so many were made */
     int *older;    /* per stage: so many updates before a step were its parameters made */

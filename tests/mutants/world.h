@@ -127,6 +127,11 @@ bool await_params(struct world *world, struct rank *rank, struct param_bucket *p
 /* ... all that must have come when a list ends; goes_on: it is a step, and another one follows. */
 bool await_list(struct world *world, struct rank *rank, bool goes_on);
 
+/* Local. Whether the instruction's stage runs forward only; whether the rank has one that does not.
+ */
+bool is_frozen(const struct world *world, const struct instr *instr);
+bool rank_trains(const struct world *world, const struct rank *rank);
+
 /* Local. Where things are; `bucket` is counted in its stage. */
 int chunk_of(const struct world *world, const struct instr *instr);
 const struct chunk_sizes *sizes_of(const struct world *world, const struct rank *rank,

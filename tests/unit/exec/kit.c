@@ -123,7 +123,7 @@ int kit_find_param(const struct state_layout *layout, const char *name) {
 static float *plain_of(const struct store *store, int param, int64_t *count) {
     *count = shape_count(&store->layout->params[param].type.shape);
     float *plain = MEM_ARRAY(float, *count);
-    cr_assert_eq(store_get(store, state_array(store->layout, ARRAY_PARAM, 0), param, plain),
+    cr_assert_eq(store_get(store, state_param_array(store->layout, param), param, plain),
                  STATUS_OK);
     return plain;
 }
@@ -139,7 +139,7 @@ void kit_set_param(struct kit_run *run, const char *name, int64_t at, float valu
     int64_t count;
     float *plain = plain_of(store, param, &count);
     plain[at] = value;
-    cr_assert_eq(store_put(store, state_array(store->layout, ARRAY_PARAM, 0), param, plain),
+    cr_assert_eq(store_put(store, state_param_array(store->layout, param), param, plain),
                  STATUS_OK);
     free(plain);
 }

@@ -70,10 +70,15 @@ static void on_norm(void *context, int64_t step, double norm) {
     ((struct course *)context)->norm[step] = norm;
 }
 
+/* What is frozen stays so: its gradients and optimizer state are gone. */
+static bool goes_back(const struct member *member) {
+    return member->plan[0].plan->config.frozen == member->plan[1].plan->config.frozen;
+}
+
 /* After the second step, in the middle of an epoch; and back after the fourth. */
 static const struct plan *next_plan(void *context, int64_t steps) {
     struct member *member = context;
-    if (steps != 2 && steps != 4) return NULL;
+    if (steps != 2 && (steps != 4 || !goes_back(member))) return NULL;
     return member->plan[++member->changes % 2].plan;
 }
 
@@ -90,7 +95,8 @@ static enum status train(struct member *member) {
     TRY(engine_open(&engine, &member->engine));
     TRY(engine_start(member->engine));
     TRY(train_all(&member->engine, &config, &observer, &result));
-    if (engine_plan(member->engine) != member->plan[0].plan || result.steps != member->course.steps)
+    if (engine_plan(member->engine) != member->plan[member->changes % 2].plan ||
+        result.steps != member->course.steps)
         return fail(STATUS_BUG, "%lld steps told, %lld done", (long long)member->course.steps,
                     (long long)result.steps);
     return engine_param_hash(member->engine, &member->course.params);
@@ -124,7 +130,7 @@ static enum status close_task(void *context, int rank) {
 /* Sums of the ranks that answer for parameters: those of the first pipeline. */
 static struct course of_all(const struct member *members) {
     struct course all = members[0].course;
-    const struct grid *grid = &members[0].plan[0].plan->config.grid;
+    const struct grid *grid = &members[0].plan[members[0].changes % 2].plan->config.grid;
     all.params = 0;
     for (int p = 0; p < grid->stages; p++)
         all.params += members[group_rank(grid, GROUP_PIPELINE, 0, p)].course.params;
@@ -219,6 +225,22 @@ Test(exec_plan_change, pipelines_of_threads) {
 Test(exec_plan_change, pipelines_of_processes) {
     struct course same = run_threads(DEEP, NULL), changed = run_processes(DEEP, WIDE);
     expect_equal(&changed, &same, "4x1, 2x2 and back");
+}
+
+/* More blocks are frozen in the middle of an epoch, on the same grid and on another one: with sums
+ * by the tree the bits are those of any ranks that freeze at this step. */
+Test(exec_plan_change, freezing) {
+    struct course deep = run_threads(DEEP, DEEP " --freeze 2"),
+                  wide = run_threads(WIDE, WIDE " --freeze 2"),
+                  both = run_threads(DEEP, WIDE " --freeze 2"),
+                  sliced = run_threads(DEEP, WIDE " --freeze 2 --zero-stage 2"),
+                  same = run_threads(DEEP, NULL);
+    expect_equal(&wide, &deep, "2x2 beside 4x1");
+    expect_equal(&both, &deep, "4x1 to 2x2");
+    expect_equal(&sliced, &deep, "4x1 to slices on 2x2");
+    cr_expect_eq(deep.norm[1], same.norm[1]);
+    cr_expect_neq(deep.norm[2], same.norm[2], "frozen blocks have no gradients");
+    cr_expect_neq(deep.params, same.params);
 }
 
 /* Each rank has slices of parameters and of the optimizer's state, then whole tensors, and back. */

@@ -1,0 +1,54 @@
+/* Which blocks are frozen when, and how a pipeline with frozen blocks is cut: pure functions in
+ * exact integers.
+ *
+ * A rule freezes more blocks from period to period, the first ones first. The rule `alpha` leaves
+ * (1 - alpha)^t of the model's L blocks to be trained in period t: as L (1 - (1 - alpha)^t),
+ * rounded up, where alpha is a fraction p / q. Rounding errors of a double would freeze a block too
+ * many where that is a whole number, so it is computed with integers of any length. */
+#ifndef PLAN_FREEZING_H
+#define PLAN_FREEZING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* A share p / q of the blocks that are trained, above 0 and below 1. */
+struct freeze_share {
+    int64_t part, of;
+};
+/* Local. From "1/3", "0.07" or ".5". STATUS_USAGE with the text where it is none of these or not in
+ * (0, 1). */
+enum status freeze_share_read(const char *text, struct freeze_share *out);
+
+/* Local. Frozen blocks of `blocks` in periods 0 to `periods` - 1. */
+void freeze_by_alpha(int blocks, struct freeze_share alpha, int periods, int *out);
+
+/* Local. The rule `norm`, of a period: all below the trained block whose gradients are smallest are
+ * frozen, but no more than `cap`, and no fewer than before. `squares` are per block; those of
+ * frozen blocks are not looked at. Of equal ones the first. */
+int freeze_by_norm(int blocks, int before, int cap, const double *squares);
+
+/* --- cuts by the number of parameters --- */
+
+/* Units that no cut divides, in the order of the model: their parameters. The first `frozen` of
+ * them stay together in the first group. */
+struct pipe_units {
+    const int64_t *params;
+    int count, frozen;
+    bool weighs; /* rule params-lambda: frozen parameters count a sixth of their number in the first
+                    group; rule params: they do not count */
+};
+enum { PIPE_LAMBDA = 6 };
+
+/* Local. Units of each of so many groups; in the first one the frozen ones are counted, too. A
+ * group takes units while its parameters stay below the mean of what is left, and its variance, for
+ * each of the groups left (in millions of parameters); it takes one at least, and leaves one for
+ * each group behind it. Returns the parameters of the largest group, in PIPE_LAMBDA-ths. */
+int64_t pipe_cut(const struct pipe_units *units, int groups, int *out);
+
+/* Local. The number of groups that frozen units leave: half as many, again and again, as long as
+ * the largest group is not above `most` (PIPE_LAMBDA-ths). */
+int pipe_shrink(const struct pipe_units *units, int groups, int64_t most);
+
+#endif
