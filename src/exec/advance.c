@@ -178,8 +178,8 @@ static enum status failed(struct engine *engine, enum status status) {
 /* In virtual time what a step has left under way is known to the clock when all ranks have ended
  * it. */
 static enum status meet_behind_step(struct engine *engine) {
-    bool meets = engine->ended_step && engine->meeting.clock;
-    return meets ? engine_agree(engine, STATUS_OK) : STATUS_OK;
+    const struct engine_clock *clock = engine->meeting.clock;
+    return engine->ended_step && clock ? clock->meet(clock->context) : STATUS_OK;
 }
 
 enum status engine_settle(struct engine *engine) {

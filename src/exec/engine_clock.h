@@ -21,6 +21,9 @@ struct engine_clock {
     enum status (*come)(void *context, int at, int64_t *idle_ns);
     enum status (*ran)(void *context, int at, int *row);
     enum status (*end)(void *context, int at, int64_t *idle_ns);
+    /* Collective over all ranks, blocking, behind a step: until all have ended it, or one is lost.
+     */
+    enum status (*meet)(void *context);
     /* Local. Out of the order after a failure, too. */
     void (*leave)(void *context);
     /* Local. The rank's time; from when to when what a row posted was under way. */

@@ -344,7 +344,8 @@ enum status manifest_compare(const struct manifest *manifest, const struct check
         if (strcmp(then, now) == 0) continue;
         if (facts[i].kind == FACT_CLOCK)
             return fail(STATUS_USAGE,
-                        "%s: its virtual time follows from other costs than this run's\n  give the "
+                        "%s: clock-costs: its virtual time follows from other costs than this "
+                        "run's\n  give the "
                         "same --cluster, --profile and --hetero, or --clock wall, or start anew in "
                         "another --out",
                         where);

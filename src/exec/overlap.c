@@ -266,6 +266,8 @@ enum status overlap_agree(struct engine *engine, struct step *step) {
     add_request(&own, &run->kept);
     add_request(&own, &step->asked);
     run->kept = (struct step_request){0};
+    const struct engine_clock *clock = engine->meeting.clock;
+    if (clock) TRY(clock->meet(clock->context));
     TRY(comm_exchange(comm_world(engine->comm), &own, sizeof own, all));
     for (int r = 0; r < ranks; r++) add_request(&step->agreed, &all[r]);
     return STATUS_OK;

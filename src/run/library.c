@@ -240,10 +240,9 @@ static enum status step_task(struct local_rank *rank, void *context) {
     struct step_result result, *out = context;
     struct engine *engine = rank->session->engine;
     TRY(engine_step(engine, &result));
-    if (engine_steps_left(engine) == 0) {
-        TRY(engine_settle(engine));
-        TRY(engine_drain(engine));
-    }
+    bool ends = engine_steps_left(engine) == 0;
+    if (ends || engine_plan(engine)->program->ahead > 0) TRY(engine_settle(engine));
+    if (ends) TRY(engine_drain(engine));
     engine_norm(engine, result.step, &result.grad_norm);
     if (rank->index == 0) *out = result;
     return STATUS_OK;

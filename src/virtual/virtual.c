@@ -29,6 +29,8 @@ struct virtual_world {
     pthread_mutex_t lock;
     int ranks, running; /* -1: nobody has the baton */
     int waiting;        /* ranks that really wait */
+    int met;            /* ranks that have come to the meeting under way, and which one it is: */
+    int64_t meeting;
     struct virtual_rank *rank;
     struct plan_costs costs;
     struct costs source; /* what those are of */
@@ -156,6 +158,29 @@ static enum status end(void *context, int at, int64_t *idle_ns) {
     return STATUS_OK;
 }
 
+/* Whoever comes first sleeps, and does not make those that run look around for it. */
+static enum status meet(void *context) {
+    struct virtual_rank *own = context;
+    struct virtual_world *world = own->world;
+    enum status status = STATUS_OK;
+    pthread_mutex_lock(&world->lock);
+    int64_t meeting = world->meeting;
+    if (++world->met == world->ranks) {
+        world->met = 0;
+        world->meeting++;
+        for (int r = 0; r < world->ranks; r++) pthread_cond_signal(&world->rank[r].turn);
+    }
+    while (world->meeting == meeting && status == STATUS_OK) {
+        nap(own);
+        if (world->meeting != meeting) break;
+        pthread_mutex_unlock(&world->lock);
+        status = comm_progress(own->comm);
+        pthread_mutex_lock(&world->lock);
+    }
+    pthread_mutex_unlock(&world->lock);
+    return status;
+}
+
 static void leave(void *context) {
     struct virtual_rank *own = context;
     pthread_mutex_lock(&own->world->lock);
@@ -237,6 +262,7 @@ static void rank_new(struct virtual_world *world, int rank) {
                                           .come = come,
                                           .ran = ran,
                                           .end = end,
+                                          .meet = meet,
                                           .leave = leave,
                                           .now = now,
                                           .times = times,

@@ -367,6 +367,37 @@ Test(exec_checkpoint, facts_are_compared) {
     kit_close(&run);
 }
 
+/* Where steps overlap: clocks, what is under way by them, and how stale updates were on each rank.
+ */
+Test(exec_checkpoint, a_manifest_keeps_what_is_under_way) {
+    struct train_stale stale[2] = {{{2, 0, 5}}, {{0}}};
+    struct checkpoint_fact facts[] = {{"seed", "7", FACT_FIXED}, {"staleness", "1,0", FACT_RAN_ON}};
+    struct manifest_file file = {"model.safetensors", {5, 6}};
+    struct manifest manifest = {.state = {.step = 9, .best_step = -1},
+                                .clock = (const double[]){0.1, 2e15},
+                                .clock_count = 2,
+                                .under_way = 3,
+                                .stale = stale,
+                                .stale_ranks = 2,
+                                .facts = facts,
+                                .fact_count = 2,
+                                .files = &file,
+                                .file_count = 1};
+    struct manifest again;
+    char *text = manifest_print(&manifest);
+    cr_assert_eq(manifest_parse("here", text, strlen(text), &again), STATUS_OK);
+    cr_assert_eq(again.clock_count, 2);
+    cr_expect(again.clock[0] == 0.1 && again.clock[1] == 2e15);
+    cr_expect_eq(again.under_way, 3);
+    cr_assert_eq(again.stale_ranks, 2);
+    cr_expect_eq(memcmp(again.stale, stale, sizeof stale), 0);
+    cr_expect(manifest_has_fact(&again, facts, 2, "staleness"));
+    facts[1].value = "2,0";
+    cr_expect_not(manifest_has_fact(&again, facts, 2, "staleness"));
+    manifest_free(&again);
+    free(text);
+}
+
 Test(exec_checkpoint, a_manifest_reads_back) {
     struct checkpoint_fact facts[] = {{"seed", "7", FACT_FIXED},
                                       {"text", "a \"quote\"\n\\ é", FACT_TOLD}};

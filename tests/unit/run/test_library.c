@@ -429,6 +429,7 @@ Test(run_library, values_that_are_set_have_no_older_versions) {
     cr_assert_eq(stretto_save(run, path), 0, "%s", stretto_error());
     cr_assert_eq(stretto_step(run, &step), 0, "%s", stretto_error());
     cr_expect_float_eq(step.loss, log(10), 1e-6, "set: %.17g", step.loss);
+    cr_expect(step.grad_norm > 0, "of all stages: %.17g", step.grad_norm);
     cr_assert_eq(stretto_step(run, &step), 0, "%s", stretto_error());
     cr_assert_eq(stretto_load(run, path), 0, "%s", stretto_error());
     cr_assert_eq(stretto_step(run, &step), 0, "%s", stretto_error());
