@@ -49,7 +49,7 @@ static double least_largest(const struct balance_problem *problem, const double 
     double least = INFINITY;
     for (int b = first_end(problem, chunk, a); b <= last_end(problem, chunk); b++) {
         double own = balance_weight(problem, chunk, a, b);
-        if (own >= least) break; /* longer runs are no lighter */
+        if (problem->grows && own >= least) break;
         double rest =
             chunk < problem->chunks - 1 ? largest[state(problem, chunk + 1, b)] : -INFINITY;
         least = fmin(least, fmax(own, rest));
@@ -76,7 +76,10 @@ static struct choice choose(const struct balance_problem *problem, const struct 
                             int chunk, int a, double limit) {
     struct choice best = {0};
     for (int b = first_end(problem, chunk, a); b <= last_end(problem, chunk); b++) {
-        if (balance_weight(problem, chunk, a, b) > limit) break; /* likewise */
+        if (balance_weight(problem, chunk, a, b) > limit) {
+            if (problem->grows) break;
+            continue;
+        }
         struct choice way = {.possible = true, .end = b};
         if (chunk < problem->chunks - 1) {
             const struct choice *rest = &choices[state(problem, chunk + 1, b)];

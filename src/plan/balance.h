@@ -8,6 +8,7 @@
 #ifndef PLAN_BALANCE_H
 #define PLAN_BALANCE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum balance {
@@ -22,12 +23,13 @@ enum balance balance_find(const char *name);
 const char *balance_name(enum balance balance);
 
 /* The weight of layers [a, b) as chunk k: fixed + per_slot x slots of the chunk, each taken from a
- * table of (layers + 1) x (layers + 1) entries by a and b. More layers are never lighter. */
+ * table of (layers + 1) x (layers + 1) entries by a and b. */
 struct balance_problem {
     int layers, chunks;
     const double *fixed, *per_slot; /* per_slot: NULL is 0 */
     const int *slots;               /* per chunk; NULL: 1 each */
     const size_t *cross_bytes;      /* per layer: what crosses a cut before it */
+    bool grows; /* longer runs are never lighter: those behind one too heavy are not looked at */
 };
 
 /* Local. The entry of a table. */

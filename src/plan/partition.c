@@ -227,7 +227,8 @@ static struct balance_problem problem_of(struct partition_source *source,
                                     .fixed = weigh_fixed(source, config),
                                     .per_slot = memory ? weigh_kept(source) : NULL,
                                     .slots = config->slots,
-                                    .cross_bytes = weigh_cuts(source)};
+                                    .cross_bytes = weigh_cuts(source),
+                                    .grows = true};
 }
 
 static enum status check_config(const struct partition_config *config,

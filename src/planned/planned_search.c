@@ -8,6 +8,7 @@
 #include "base/machine.h"
 #include "base/option_registry.h"
 #include "plan/resolve.h"
+#include "plan/strategy.h"
 #include "planned/events.h"
 #include "planned/weigher.h"
 #include "record/trace.h"
@@ -20,6 +21,9 @@ enum status planned_ranks_asked(const struct options *options, int *out) {
     SCOPED(cluster_free) struct cluster cluster = {0};
     int asked = resolve_ranks_asked(options), local = (int)options->local_ranks;
     *out = local > 1 ? local : asked;
+    const struct strategy *strategy =
+        option_is_given(options, OPTION_strategy) ? strategy_find(options->strategy) : NULL;
+    if (strategy && strategy->one_rank) return STATUS_OK;
     bool said = option_is_given(options, OPTION_local_ranks) ||
                 option_is_given(options, OPTION_stages) ||
                 option_is_given(options, OPTION_replicas) ||

@@ -1,6 +1,7 @@
 /* Cluster files: the example of the documentation, lookups, 100,000 ranks, and what is refused. */
 #include <criterion/criterion.h>
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -208,4 +209,71 @@ Test(cost_cluster, missing_file) {
     cr_expect_eq(cluster_read("nothing/here.yml", &cluster), STATUS_DATA);
     log_capture(NULL, 0);
     cr_expect(strstr(message, "nothing/here.yml: cannot open"), "%s", message);
+}
+
+/* --- in a word --- */
+
+static struct cluster word_of(const char *word) {
+    struct cluster cluster;
+    cr_assert(cluster_is_word(word), "%s", word);
+    cr_assert_eq(cluster_parse_word(word, &cluster), STATUS_OK, "%s", word);
+    return cluster;
+}
+
+Test(cost_cluster, a_word_is_a_cluster_of_equal_hosts) {
+    struct cluster cluster = word_of("2x8:a100-40,nvlink,25gbe");
+    cr_expect_eq(cluster.ranks, 16);
+    cr_expect_eq(cluster.hosts, 2);
+    cr_expect_str_eq(cluster_class(&cluster, 15)->name, "a100-40");
+    cr_expect_float_eq(cluster_link(&cluster, 0, 7).bytes_per_time, 250, 1e-9);
+    cr_expect_float_eq(cluster_link(&cluster, 0, 8).bytes_per_time, 3.125, 1e-9);
+    cluster_free(&cluster);
+}
+
+/* Each has its part of the host. */
+Test(cost_cluster, ranks_of_a_processor_share_their_host) {
+    struct cluster one = word_of("1x1:xeon-16c"), four = word_of("1x4:xeon-16c,pcie4");
+    cr_expect_leq(llabs(cluster_memory_bytes(&one, 0) - 4 * cluster_memory_bytes(&four, 0)), 1 << 20);
+    cr_expect_float_eq(one.class[0].flops_per_ns, 4 * four.class[0].flops_per_ns, 1e-6);
+    cluster_free(&one);
+    cluster_free(&four);
+}
+
+Test(cost_cluster, names_of_files_are_no_words) {
+    static const char *const names[] = {"rack.yml", "2x8.yml", "x8:a", "2x:a", "c:2x8", "/a/2x8:b", ""};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        cr_expect_not(cluster_is_word(names[i]), "%s", names[i]);
+}
+
+/* A class has a rate for each type; one that it does not have is f32's. */
+Test(cost_cluster, types_have_rates_of_their_own) {
+    struct cluster cluster = word_of("1x1:v100-16");
+    const struct op_cost cost = {.flops = 1e12, .bytes = 1};
+    const struct cluster_class *class = &cluster.class[0];
+    double f32 = cluster_class_ns(class, OP_LINEAR, &cost, DTYPE_F32, false),
+           f16 = cluster_class_ns(class, OP_LINEAR, &cost, DTYPE_F16, false),
+           bf16 = cluster_class_ns(class, OP_LINEAR, &cost, DTYPE_BF16, false);
+    cr_expect_float_eq(f32 / f16, 125.0 / 15.7, 1e-9);
+    cr_expect_eq(f32, bf16);
+    cluster_free(&cluster);
+}
+
+/* The document has a row for each. */
+Test(cost_cluster, classes_and_links_are_documented) {
+    struct bytes text;
+    const char *name, *help;
+    cr_assert_eq(file_read("docs/cluster.md", 1 << 20, &text), STATUS_OK);
+    char *all = mem_format("%.*s", (int)text.count, (const char *)text.data);
+    for (int i = 0; cluster_class_at(i, &name, &help); i++) {
+        char *row = mem_format("| `%s` |", name);
+        cr_expect(strstr(all, row), "%s", name);
+        free(row);
+    }
+    for (int i = 0; cluster_link_at(i, &name, &help); i++) {
+        char *row = mem_format("`%s`", name);
+        cr_expect(strstr(all, row), "%s", name);
+        free(row);
+    }
+    free(all);
+    bytes_free(&text);
 }
