@@ -44,6 +44,12 @@ contexts() {
 [ "$(contexts -- --device cuda)" = "0 " ] || say "cuda is not the first GPU"
 grep -q '"device": *"cuda"' run/summary.json && grep -q '"isa": *"sm_90"' run/summary.json || say "summary: $(cat run/summary.json)"
 
+# Its memory after load, forward, backward and update is in the summary, in the trace and in the report.
+grep -q '"device_bytes": {"load": [1-9][0-9]*, "forward": [1-9][0-9]*, "backward": [1-9][0-9]*, "update": [1-9][0-9]*}' run/summary.json ||
+    say "memory by phase: $(grep device_bytes run/summary.json)"
+grep -q '"name":"F".*"device_kib":[1-9]' run/trace.json || say "no memory in the trace: $(grep -m 1 '"F"' run/trace.json)"
+grep -q "Memory taken of rank 0's GPU after load .* forward .* backward .* update " run/report.html || say "no memory in the report"
+
 # Ranks take the GPUs of the list in turn; CUDA_VISIBLE_DEVICES hides some, and orders them, also by UUID.
 [ "$(contexts -- --device cuda:1)" = "1 " ] || say "cuda:1 is not the second GPU: $(cat log)"
 [ "$(contexts -- --device cuda:1,0 -n 2 --spawn threads)" = "0 1 " ] || say "two ranks: $(cat log)"
