@@ -9,6 +9,8 @@
 
 #include <stdlib.h>
 
+#include "graph/freeze.h"
+
 static void need_inputs(const struct graph *graph, const struct node *node, bool *needed) {
     for (int i = 0; i < node->in_count; i++) needed[graph->values[node->in[i]].root] = true;
 }
@@ -24,7 +26,8 @@ static void visit(const struct graph *graph, int n, bool *needed, struct recompu
     const struct node *node = &graph->nodes[n];
     unsigned flags = op_def(node->op)->flags;
     if (flags & OP_VIEW || !makes_needed(graph, node, needed)) return;
-    out->again[n] = !(flags & (OP_SIDE_EFFECT | OP_EXCHANGE));
+    bool once = flags & (OP_SIDE_EFFECT | OP_EXCHANGE) || freeze_holds(graph, node->block);
+    out->again[n] = !once;
     if (out->again[n]) need_inputs(graph, node, needed);
     for (int k = 0; k < node->out_count && !out->again[n]; k++) out->held[node->out[k]] = true;
 }

@@ -12,10 +12,10 @@ struct recompute {
 };
 
 /* Local. Forward nodes that backward depends on, by way of what they make, run again. Those with
- * side effects and those that ask other ranks do not: what they made is held. With `blocks` segment
- * after segment is run again and then backward, so what one segment reads of another is held, too;
- * both phases are cut into the same number of segments. The caller frees the result with
- * graph_recompute_free. */
+ * side effects, those that ask other ranks and those of frozen blocks do not: what they made is
+ * held. With `blocks` segment after segment is run again and then backward, so what one segment
+ * reads of another is held, too; both phases are cut into the same number of segments. The caller
+ * frees the result with graph_recompute_free. */
 struct recompute graph_recompute_of(const struct ranges *ranges, int stage, bool blocks);
 void graph_recompute_free(struct recompute *recompute);
 

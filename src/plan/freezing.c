@@ -22,7 +22,7 @@ static bool read_digits(const char **at, int64_t *value, int64_t *scale) {
     return *at > begin && (**at < '0' || **at > '9');
 }
 
-static bool read_share(const char *text, struct freeze_share *out) {
+static bool read_share(const char *text, struct freezing_share *out) {
     int64_t scale, fraction;
     bool whole = *text != '.' && read_digits(&text, &out->part, &scale);
     if (!whole) out->part = 0;
@@ -37,8 +37,8 @@ static bool read_share(const char *text, struct freeze_share *out) {
     return true;
 }
 
-enum status freeze_share_read(const char *text, struct freeze_share *out) {
-    struct freeze_share share;
+enum status freezing_share_read(const char *text, struct freezing_share *out) {
+    struct freezing_share share;
     char quoted[TEXT_QUOTED_BYTES];
     if (read_share(text, &share) && share.part > 0 && share.part < share.of) {
         *out = share;
@@ -92,7 +92,7 @@ static bool is_more(const struct whole *a, uint32_t by, const struct whole *b) {
 }
 
 /* What is trained: the largest whole number not above L (q - p)^t / q^t, which never grows. */
-void freeze_by_alpha(int blocks, struct freeze_share alpha, int periods, int *out) {
+void freezing_by_alpha(int blocks, struct freezing_share alpha, int periods, int *out) {
     struct whole left = whole_of((uint32_t)blocks), all = whole_of(1);
     int trained = blocks;
     for (int t = 0; t < periods; t++) {
@@ -108,7 +108,7 @@ void freeze_by_alpha(int blocks, struct freeze_share alpha, int periods, int *ou
 
 /* --- norm --- */
 
-int freeze_by_norm(int blocks, int before, int cap, const double *squares) {
+int freezing_by_norm(int blocks, int before, int cap, const double *squares) {
     int least = before;
     for (int b = before + 1; b < blocks; b++)
         if (squares[b] < squares[least]) least = b;

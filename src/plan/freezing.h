@@ -14,20 +14,20 @@
 #include "base/status.h"
 
 /* A share p / q of the blocks that are trained, above 0 and below 1. */
-struct freeze_share {
+struct freezing_share {
     int64_t part, of;
 };
 /* Local. From "1/3", "0.07" or ".5". STATUS_USAGE with the text where it is none of these or not in
  * (0, 1). */
-enum status freeze_share_read(const char *text, struct freeze_share *out);
+enum status freezing_share_read(const char *text, struct freezing_share *out);
 
 /* Local. Frozen blocks of `blocks` in periods 0 to `periods` - 1. */
-void freeze_by_alpha(int blocks, struct freeze_share alpha, int periods, int *out);
+void freezing_by_alpha(int blocks, struct freezing_share alpha, int periods, int *out);
 
 /* Local. The rule `norm`, of a period: all below the trained block whose gradients are smallest are
  * frozen, but no more than `cap`, and no fewer than before. `squares` are per block; those of
  * frozen blocks are not looked at. Of equal ones the first. */
-int freeze_by_norm(int blocks, int before, int cap, const double *squares);
+int freezing_by_norm(int blocks, int before, int cap, const double *squares);
 
 /* --- cuts by the number of parameters --- */
 

@@ -12,7 +12,7 @@
     "--steps 3 --device ref --threads 1 "
 #define BERT                                                                                       \
     "--model bert-tiny --data synthetic:kind=tokens,seq=16,vocab=80,predictions=3,test_count=8,"   \
-    "count=64 --batch 16 --steps 3 --device ref --threads 1 "
+    "count=64 --batch 16 --steps 3 --device cpu --threads 1 "
 
 static float *copy_of(const struct kit_run *run, const char *name, int64_t *count) {
     return kit_param(run, name, count);

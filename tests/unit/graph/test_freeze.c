@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "graph/freeze.h"
+#include "graph/recompute.h"
 #include "kit.h"
 
 static struct graph *build(const char *name, int frozen, float dropout) {
@@ -145,6 +146,26 @@ Test(graph_freeze, batch_norm_is_that_of_an_evaluation) {
     cr_expect(node_of(graph, "layer1.0.bn2", OP_BATCH_NORM_EVAL));
     cr_expect(node_of(graph, "layer2.0.bn1", OP_BATCH_NORM));
     graph_free(&graph);
+}
+
+/* What frozen blocks made for the others is kept, and they do not run a second time. */
+Test(graph_freeze, nothing_frozen_runs_again, .init = kit_open_devices, .fini = kit_close_devices) {
+    for (int frozen = 0; frozen < 2; frozen++) {
+        struct graph *graph = build("vit-tiny", frozen * 6, -1);
+        struct ranges ranges;
+        int again = 0, held = 0;
+        kit_compile(graph, ref, NULL);
+        cr_assert_eq(ranges_new(graph, NULL, 0, &ranges), STATUS_OK);
+        struct recompute recompute = graph_recompute_of(&ranges, 0, false);
+        for (int n = 0; n < graph->forward_count; n++)
+            again += recompute.again[n] && freeze_holds(graph, graph->nodes[n].block);
+        for (int v = 0; v < graph->value_count; v++) held += recompute.held[v];
+        cr_expect_eq(again, 0);
+        cr_expect_eq(held, frozen, "one tensor goes from the frozen blocks to the others");
+        graph_recompute_free(&recompute);
+        ranges_free(&ranges);
+        graph_free(&graph);
+    }
 }
 
 Test(graph_freeze, no_more_than_the_model_has) {

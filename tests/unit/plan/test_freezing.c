@@ -23,10 +23,10 @@ static const struct {
 
 Test(plan_freezing, alpha_is_the_closed_form) {
     for (size_t i = 0; i < sizeof courses / sizeof *courses; i++) {
-        struct freeze_share alpha;
+        struct freezing_share alpha;
         int frozen[PERIODS];
-        cr_assert_eq(freeze_share_read(courses[i].alpha, &alpha), STATUS_OK);
-        freeze_by_alpha(courses[i].blocks, alpha, PERIODS, frozen);
+        cr_assert_eq(freezing_share_read(courses[i].alpha, &alpha), STATUS_OK);
+        freezing_by_alpha(courses[i].blocks, alpha, PERIODS, frozen);
         for (int t = 0; t < PERIODS; t++)
             cr_expect_eq(frozen[t], courses[i].frozen[t], "%s of %d, period %d: %d",
                          courses[i].alpha, courses[i].blocks, t, frozen[t]);
@@ -37,15 +37,15 @@ Test(plan_freezing, alpha_is_the_closed_form) {
  * reached before (1 - alpha)^t L is below 1. */
 Test(plan_freezing, it_is_exact_for_any_number_of_periods) {
     enum { MANY = 8000 };
-    struct freeze_share alpha = {1, 1000}, half = {1, 2};
+    struct freezing_share alpha = {1, 1000}, half = {1, 2};
     SCOPED_FREE int *frozen = MEM_ARRAY(int, MANY);
-    freeze_by_alpha(100, alpha, MANY, frozen);
+    freezing_by_alpha(100, alpha, MANY, frozen);
     for (int t = 1; t < MANY; t++)
         cr_expect(frozen[t] >= frozen[t - 1] && frozen[t] <= frozen[t - 1] + 1);
     cr_expect_eq(frozen[1], 1);
     cr_expect_eq(frozen[4602], 99);
     cr_expect_eq(frozen[4603], 100);
-    freeze_by_alpha(64, half, 8, frozen); /* halves of a power of two are whole to the last */
+    freezing_by_alpha(64, half, 8, frozen); /* halves of a power of two are whole to the last */
     for (int t = 0; t < 7; t++) cr_expect_eq(frozen[t], 64 - (64 >> t));
     cr_expect_eq(frozen[7], 64);
 }
@@ -70,30 +70,30 @@ Test(plan_freezing, a_share_is_between_0_and_1) {
                                         "inf",
                                         " 1/3",
                                         "0.00000000000001"};
-    struct freeze_share share = {7, 7};
+    struct freezing_share share = {7, 7};
     char log[256];
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         log_capture(log, sizeof log);
-        cr_expect_eq(freeze_share_read(wrong[i], &share), STATUS_USAGE, "%s", wrong[i]);
+        cr_expect_eq(freezing_share_read(wrong[i], &share), STATUS_USAGE, "%s", wrong[i]);
         log_capture(NULL, 0);
         cr_expect(strstr(log, "above 0 and below 1"), "%s", log);
     }
     cr_expect_eq(share.of, 7);
-    cr_assert_eq(freeze_share_read("0.25", &share), STATUS_OK);
+    cr_assert_eq(freezing_share_read("0.25", &share), STATUS_OK);
     cr_expect(share.part == 25 && share.of == 100);
-    cr_assert_eq(freeze_share_read(".5", &share), STATUS_OK);
+    cr_assert_eq(freezing_share_read(".5", &share), STATUS_OK);
     cr_expect(share.part == 5 && share.of == 10);
 }
 
 /* All below the block that has converged most; not more than the cap, and never fewer. */
 Test(plan_freezing, norm_takes_what_is_below_the_smallest) {
     static const double squares[] = {9, 4, 3, 1, 2, 8};
-    cr_expect_eq(freeze_by_norm(6, 0, 4, squares), 3);
-    cr_expect_eq(freeze_by_norm(6, 0, 2, squares), 2);
-    cr_expect_eq(freeze_by_norm(6, 4, 6, squares), 4);
-    cr_expect_eq(freeze_by_norm(6, 5, 3, squares), 5);
-    cr_expect_eq(freeze_by_norm(6, 6, 6, squares), 6);
-    cr_expect_eq(freeze_by_norm(3, 0, 3, (const double[]){1, 1, 1}), 0);
+    cr_expect_eq(freezing_by_norm(6, 0, 4, squares), 3);
+    cr_expect_eq(freezing_by_norm(6, 0, 2, squares), 2);
+    cr_expect_eq(freezing_by_norm(6, 4, 6, squares), 4);
+    cr_expect_eq(freezing_by_norm(6, 5, 3, squares), 5);
+    cr_expect_eq(freezing_by_norm(6, 6, 6, squares), 6);
+    cr_expect_eq(freezing_by_norm(3, 0, 3, (const double[]){1, 1, 1}), 0);
 }
 
 /* --- cuts --- */
