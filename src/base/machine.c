@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/mem.h"
 
 enum { LINE_BYTES = 512 };
@@ -229,6 +230,16 @@ struct machine_memory machine_memory(const char *root) {
     if (limit.limit > 0 && (memory.total_bytes == 0 || limit.limit < memory.total_bytes))
         memory.most_bytes = limit.limit;
     return memory;
+}
+
+uint64_t machine_clock(const char *root) {
+    char path[LINE_BYTES], boot[LINE_BYTES] = "", space[LINE_BYTES] = "";
+    snprintf(path, sizeof path, "%s/proc/sys/kernel/random/boot_id", root);
+    if (!read_line(path, boot)) return 0;
+    snprintf(path, sizeof path, "%s/proc/self/ns/time", root); /* older kernels have none */
+    ssize_t got = readlink(path, space, sizeof space - 1);
+    uint64_t clock = hash64(HASH64_START, boot, strlen(boot));
+    return got > 0 ? hash64(clock, space, (size_t)got) : clock;
 }
 
 const char *machine_cpu_name(const char *root, char text[MACHINE_TEXT_BYTES]) {

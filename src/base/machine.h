@@ -46,6 +46,10 @@ struct machine_memory machine_memory(const char *root);
  * root is the place. The caller frees it. */
 char *machine_cgroup(const char *root, const char *controller);
 
+/* Which clock clock_ns() reads: processes with the same one, other than 0, see the same time. It is
+ * of one start of a kernel, and of a namespace of times; 0: unknown. */
+uint64_t machine_clock(const char *root);
+
 /* "AMD EPYC 7763" into `text`, "unknown" where the kernel does not say; returns `text`. */
 enum { MACHINE_TEXT_BYTES = 128 };
 const char *machine_cpu_name(const char *root, char text[MACHINE_TEXT_BYTES]);

@@ -10,14 +10,12 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "base/mem.h"
-
-/* Clocks nearer than this are one: ranks of one host leave a barrier as the scheduler lets them. */
-static const int64_t same_clock_ns = 100000000;
 
 struct head {
     uint64_t count, dropped;
-    int64_t now_ns;
+    struct traces_clock clock;
 };
 
 enum { PIECE_EVENTS = COMM_EXCHANGE_BYTES / sizeof(struct trace_event) };
@@ -25,6 +23,12 @@ enum { PIECE_EVENTS = COMM_EXCHANGE_BYTES / sizeof(struct trace_event) };
 struct piece {
     struct trace_event event[PIECE_EVENTS];
 };
+
+/* How far apart ranks of one clock leave a barrier says what the scheduler did, and nothing else.
+ */
+int64_t traces_shift(const struct traces_clock *mine, const struct traces_clock *other) {
+    return mine->id && mine->id == other->id ? 0 : mine->now_ns - other->now_ns;
+}
 
 static uint64_t longest(const struct head *heads, int ranks) {
     uint64_t most = 0;
@@ -87,8 +91,7 @@ static enum status open_all(const struct trace_config *config, const struct head
                                       .at = begin * sizeof(struct trace_event),
                                       .count = heads[r].count,
                                       .dropped = heads[r].dropped,
-                                      .shift_ns = heads[0].now_ns - heads[r].now_ns};
-        if (llabs(stored.shift_ns) < same_clock_ns) stored.shift_ns = 0;
+                                      .shift_ns = traces_shift(&heads[0].clock, &heads[r].clock)};
         other.rank = r;
         TRY(trace_open_stored(&other, &stored, &out[r]));
     }
@@ -116,8 +119,9 @@ enum status traces_gather(struct comm *comm, struct trace *mine, const struct tr
     *out = NULL;
     *lacks = comm_rank(comm) == 0 && file < 0 ? STATUS_DATA : STATUS_OK;
     TRY(comm_barrier(comm_world(comm)));
-    struct head head = {
-        .count = trace_kept(mine), .dropped = trace_dropped(mine), .now_ns = clock_ns()};
+    struct head head = {.count = trace_kept(mine),
+                        .dropped = trace_dropped(mine),
+                        .clock = {machine_clock(""), clock_ns()}};
     TRY(comm_exchange(comm_world(comm), &head, sizeof head, heads));
     TRY(exchange(comm, mine, heads, file, lacks));
     if (comm_rank(comm) == 0 && *lacks == STATUS_OK)

@@ -20,17 +20,23 @@ if not good: print(d["predicted_step_ms"], d["step_ms"], d["time_ms"], d["bubble
 sys.exit(not good)
 END
     # A wait for a message that was not sent yet is no communication: rank 0 waits for its first gradient a forward and a
-    # backward of rank 1 long, and no message takes long.
-    "$STRETTO" train "$@" -n 2 --steps 6 --delay f=20ms,b=40ms --out waits 2>err || say "waits: $(cat err)"
-    "$STRETTO" simulate --model mlp --device ref --strategy 1f1b --micro-batches 3 --batch 6 -n 2 --delay f=20ms,b=40ms --json >told ||
-        say "simulate"
-    python3 - <<'END' || say "the waits of a pipeline are not idle time"
+    # backward of rank 1 long, and no message takes long. On a busy machine ranks also wait for a core: beside longer passes
+    # that is less.
+    cat >waits.py <<'END'
 import json, sys
 took, rank = json.load(open("waits/summary.json"))["time_ms"], json.load(open("told"))["rank"][0]
 good = rank["exposed"] == 0 and took["idle"] > rank["waits"] * 1e-6 / 2 and took["comm_exposed"] < took["idle"] / 4
 if not good: print(took, rank)
 sys.exit(not good)
 END
+    for ms in 20 100 500 none; do
+        [ $ms != none ] || { say "the waits of a pipeline are not idle time: $(cat waits.log)" && break; }
+        rm -rf waits
+        "$STRETTO" train "$@" -n 2 --steps 6 --delay f=${ms}ms,b=$((2 * ms))ms --out waits 2>err || say "waits: $(cat err)"
+        "$STRETTO" simulate --model mlp --device ref --strategy 1f1b --micro-batches 3 --batch 6 -n 2 --delay f=${ms}ms,b=$((2 * ms))ms --json >told ||
+            say "simulate"
+        python3 waits.py >>waits.log && break
+    done
 fi
 # Segments of backward, light forwards, replicas that share statistics, a short step without samples on one of them.
 "$STRETTO" train --model resnet8 --data synthetic:count=20,size=8 --device ref --threads 1 -n 2 --strategy ddp --sync-bn --batch 8 --micro-batches 2 \

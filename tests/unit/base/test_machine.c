@@ -76,6 +76,15 @@ Test(base_machine, path_outside_the_container) {
     cr_expect_eq(machine_cores(pretend_root).quota, 1);
 }
 
+Test(base_machine, a_clock_is_of_one_start_of_the_kernel) {
+    cr_expect_eq(machine_clock(pretend_root), 0);
+    pretend_put("proc/sys/kernel/random/boot_id", "0a1b\n");
+    uint64_t clock = machine_clock(pretend_root);
+    cr_expect(clock != 0 && machine_clock(pretend_root) == clock);
+    pretend_put("proc/sys/kernel/random/boot_id", "0a1c\n");
+    cr_expect_neq(machine_clock(pretend_root), clock);
+}
+
 Test(base_machine, cpu_and_caches) {
     pretend_put("proc/cpuinfo", "processor\t: 0\nmodel name\t: Fine CPU 7\n");
     pretend_put("sys/devices/system/cpu/cpu0/cache/index0/level", "1\n");
