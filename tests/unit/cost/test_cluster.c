@@ -233,14 +233,16 @@ Test(cost_cluster, a_word_is_a_cluster_of_equal_hosts) {
 /* Each has its part of the host. */
 Test(cost_cluster, ranks_of_a_processor_share_their_host) {
     struct cluster one = word_of("1x1:xeon-16c"), four = word_of("1x4:xeon-16c,pcie4");
-    cr_expect_leq(llabs(cluster_memory_bytes(&one, 0) - 4 * cluster_memory_bytes(&four, 0)), 1 << 20);
+    cr_expect_leq(llabs(cluster_memory_bytes(&one, 0) - 4 * cluster_memory_bytes(&four, 0)),
+                  1 << 20);
     cr_expect_float_eq(one.class[0].flops_per_ns, 4 * four.class[0].flops_per_ns, 1e-6);
     cluster_free(&one);
     cluster_free(&four);
 }
 
 Test(cost_cluster, names_of_files_are_no_words) {
-    static const char *const names[] = {"rack.yml", "2x8.yml", "x8:a", "2x:a", "c:2x8", "/a/2x8:b", ""};
+    static const char *const names[] = {"rack.yml", "2x8.yml",  "x8:a", "2x:a",
+                                        "c:2x8",    "/a/2x8:b", ""};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         cr_expect_not(cluster_is_word(names[i]), "%s", names[i]);
 }
