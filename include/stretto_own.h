@@ -79,7 +79,7 @@ STRETTO_API int stretto_shape(const struct stretto_graph *graph, stretto_value v
                               int64_t dim[STRETTO_MAX_RANK]);
 /* A misfit that the model finds itself. */
 STRETTO_API void stretto_refuse(struct stretto_graph *graph, const char *name, const char *why);
-/* What follows belongs to the next block: what --recompute and ZeRO treat as one. */
+/* What follows belongs to the next block: what --recompute, ZeRO and --freeze treat as one. */
 STRETTO_API void stretto_next_block(struct stretto_graph *graph);
 
 /* Layers, with parameters of torch's names, shapes and initial distributions. */
