@@ -40,16 +40,11 @@ static const struct backend *backend_of(const struct store *store) {
 /* --- memory --- */
 
 static enum status take_array(struct store *store, int array) {
-    static const char *const names[ARRAY_KIND_COUNT] = {"parameters",
-                                                        "versions of parameters",
-                                                        "gradients",
-                                                        "optimizer state",
-                                                        "frozen parameters",
-                                                        "buffers",
-                                                        "common parameters",
-                                                        "outer momentum",
-                                                        "gradients, windows",
-                                                        "parameters, windows"};
+    static const char *const names[ARRAY_KIND_COUNT] = {
+        "parameters",         "versions of parameters", "gradients",
+        "optimizer state",    "frozen parameters",      "buffers",
+        "common parameters",  "outer momentum",         "gradients, windows",
+        "parameters, windows"};
     const struct array_layout *layout = &store->layout->arrays[array];
     struct elements *held = &store->held[array];
     *held = (struct elements){layout->dtype, NULL, layout->held};

@@ -391,12 +391,12 @@ int program_first_micro(const struct program *program, int rank) {
 
 uint64_t program_hash(const struct program *program) {
     const struct grid *grid = &program->grid;
-    const int numbers[] = {
-        grid->stages,           grid->chunks,          grid->replicas,   grid->replicas_each,
-        grid->v_shape,          grid->drivers,         grid->servers,    (int)program->sum,
-        program->micro_batches, program->group_count,  program->credits, program->tie_count,
-        (int)program->sliced,   (int)program->lasting, program->ahead,   program->every,
-        program->frozen};
+    const int numbers[] = {grid->stages,         grid->chunks,          grid->replicas,
+                           grid->replicas_each,  grid->v_shape,         grid->drivers,
+                           grid->servers,        (int)program->sum,     program->micro_batches,
+                           program->group_count, program->credits,      program->tie_count,
+                           (int)program->sliced, (int)program->lasting, program->ahead,
+                           program->every,       program->frozen};
     uint64_t hash = hash64(HASH64_START, numbers, sizeof numbers);
     for (int t = 0; t < program->tie_count; t++)
         hash = hash64(hash, &program->tie[t], sizeof program->tie[t]);

@@ -87,9 +87,9 @@ struct program {
     struct program_tie tie[PROGRAM_MAX_TIES];
     int tie_count;
     int frozen; /* stages, the first ones, that run forward only */
-    int ahead; /* steps that a body's forwards may be ahead (ahead.h); 0: steps flush */
-    int every; /* replicas train apart, and average at each step of so many, which is list last; 0:
-                  they are the same after every step */
+    int ahead;  /* steps that a body's forwards may be ahead (ahead.h); 0: steps flush */
+    int every;  /* replicas train apart, and average at each step of so many, which is list last; 0:
+                   they are the same after every step */
     int credits;      /* messages that a channel holds: how far a sender runs ahead */
     unsigned sliced;  /* SLICED_...; with nothing sliced, 0 */
     unsigned lasting; /* kinds of buffers (resource.h), by bits: a step may leave something

@@ -155,8 +155,8 @@ static void name(const char *schedule, const struct deal *deal, struct case_of *
              schedule, deal->stages, deal->chunks, deal->replicas, deal->micros,
              sum_order_name(deal->sum), deal->shares ? " sync-bn" : "",
              deal->one_rank ? " one rank" : "", more, recompute_policy_name(deal->recompute),
-             deal->tied ? " tied" : "", deal->clips ? " clip" : "",
-             deal->every ? " apart" : frozen, deal->last);
+             deal->tied ? " tied" : "", deal->clips ? " clip" : "", deal->every ? " apart" : frozen,
+             deal->last);
 }
 
 /* Every other case clips, but those whose steps overlap. */
