@@ -58,6 +58,7 @@ answers 2 '--freeze 3 freezes all of them' explain --model resnet8 --freeze 4
 answers 2 'schedule pipedream is never flushed' explain --model resnet8 --freeze 1 --strategy pipedream -n 2 --stages 2
 answers 2 '--strategy 1f1b' explain --model resnet8 --freeze 1 --strategy pipedream -n 2 --stages 2
 answers 2 '--freeze 1 with --zero-stage 3' explain --model resnet8 --freeze 1 --strategy zero3 -n 2
+answers 2 '--freeze 1 with --sync local' explain --model resnet8 --freeze 1 --strategy diloco -n 2
 answers 2 '--zero-stage 2' explain --model resnet8 --freeze 1 --strategy zero3 -n 2
 "$STRETTO" explain --model resnet8 --freeze 2 --strategy gpipe --stages 2 --save-program saved --quiet 2>err || say "save: $(cat err)"
 answers 2 '--freeze 2 with --program saved' train --model resnet8 --freeze 2 --strategy gpipe -n 2 --stages 2 --program saved

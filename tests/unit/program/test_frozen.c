@@ -189,10 +189,6 @@ Test(program_frozen, the_header_says_what_cannot_be) {
     program->frozen = 1;
     refused(program, "rule 38 in the header: stage 0 is frozen where steps overlap");
     program_free(&program);
-    program = build("gpipe", three, 2, 1);
-    program->every = 2;
-    refused(program, "rule 38 in the header: stage 0 is frozen where replicas train apart");
-    program_free(&program);
 }
 
 Test(program_frozen, the_rule_is_named) {
