@@ -4,7 +4,7 @@
 common="--data synthetic:size=8,count=96,test_count=8 --batch 12 --steps 12 --threads 1 --quiet --log-every 1 --trace 1-12"
 virtual="--clock virtual --hetero base=1ms,slow=0:2,transient=0.3:500us,link=0:1:300us"
 cat >compare.py <<'END'
-"""compare.py A B: of the steps that B has run since it was resumed (all of them where it was not), rows and trace are A's."""
+"""compare.py A B: rows are A's, and so is the trace from where B was resumed (all of it where it was not)."""
 import json
 import sys
 
@@ -13,15 +13,17 @@ def rows(run):
 
 def trace(run):
     events = json.load(open(run + "/trace.json"))["traceEvents"]
-    return {json.dumps([e["pid"], e["tid"] > 0, e["name"], e["ts"], e["dur"], e["args"]], sort_keys=True): e["args"]["step"] for e in events if e["ph"] == "X"}
+    return {json.dumps([e["pid"], e["tid"] > 0, e["name"], e["ts"], e["dur"], e["args"]], sort_keys=True): (e["pid"], e["ts"]) for e in events if e["ph"] == "X"}
 
 a, b = sys.argv[1:]
 assert rows(a) == rows(b), [(step, key) for step in rows(a) for key in rows(a)[step] if rows(a)[step][key] != rows(b).get(step, {}).get(key)]
 assert len(rows(a)) == 12 and all(row["grad_norm"] for row in rows(a).values())
 of, other = trace(a), trace(b)
-first = min(other.values())
-# What a step left under way was told before the stop: with its step.
-missing = [event for event, step in of.items() if step > first and event not in other]
+first = {}
+for rank, begin in other.values():
+    first[rank] = min(begin, first.get(rank, begin))
+# What was under way at the stop had begun before it, and was told then.
+missing = [event for event, (rank, begin) in of.items() if begin > first[rank] and event not in other]
 added = [event for event in other if event not in of]
 assert not missing and not added and len(other) > 10, (len(of), len(other), missing[:3], added[:3])
 assert json.load(open(a + "/summary.json"))["staleness"] == json.load(open(b + "/summary.json"))["staleness"]
