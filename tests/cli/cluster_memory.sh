@@ -116,6 +116,8 @@ run simulate --cluster without.yml
 run explain --cluster ample.yml -n 4
 grep -q 'of ample.yml, 4 of its 4 ranks' out || say "ranks of the cluster: $(grep ^costs out)"
 "$STRETTO" simulate --model mlp --cluster ample.yml >out 2>err
+grep -q 'of ample.yml, 4 of its 4 ranks' out || say "all ranks of the cluster: $(grep ^costs out)"
+"$STRETTO" simulate --model mlp --strategy single --cluster ample.yml >out 2>err
 grep -q 'of ample.yml, 1 of its 4 ranks' out || say "ranks of the cluster: $(grep ^costs out)"
 run explain --cluster ample.yml --nodes 4
 [ $got = 2 ] && grep -q 'by -n alone: all ranks' err || say "nodes of a cluster: exit $got: $(cat err)"
