@@ -207,7 +207,7 @@ enum status planner_bound_whole(struct planner_bounds *bounds, struct planner_ro
     const struct planner_graph *of = &bounds->graph[graph];
     double again = choice->recompute == RECOMPUTE_ALWAYS_BLOCK ? choice->micro_batches : 0,
            all = of->least_ns * choice->micro_batches + of->least_forward_ns * again;
-    row->step_ns = all / choice->stages * crowd_of(bounds, choice);
+    row->step_ns = PLANNER_MARGIN * all / choice->stages * crowd_of(bounds, choice);
     return STATUS_OK;
 }
 
@@ -482,7 +482,7 @@ static enum status bound_auto(struct planner_bounds *bounds, struct planner_row 
         *same &= judged.split->again;
         if (least == 0 || ns < least) least = ns;
     }
-    if (least > row->step_ns) row->step_ns = least;
+    if (PLANNER_MARGIN * least > row->step_ns) row->step_ns = PLANNER_MARGIN * least;
     return STATUS_OK;
 }
 
@@ -494,7 +494,7 @@ enum status planner_bound_stages(struct planner_bounds *bounds, struct planner_r
     TRY(planner_judge(bounds, &row->choice, &judged));
     *same = judged.split->again;
     double ns = bound_ns(&judged);
-    if (ns > row->step_ns) row->step_ns = ns;
+    if (PLANNER_MARGIN * ns > row->step_ns) row->step_ns = PLANNER_MARGIN * ns;
     row->peak_bytes = bound_bytes(&judged);
     return STATUS_OK;
 }

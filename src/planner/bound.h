@@ -12,6 +12,10 @@
 #ifndef PLANNER_BOUND_H
 #define PLANNER_BOUND_H
 
+/* On 4 of 200 random clusters a bound was above the simulated step, by up to 8%. Until the reason
+ * is found, bounds are taken that much lower. */
+#define PLANNER_MARGIN 0.9
+
 #include "planner/planner.h"
 #include "planner/trial.h"
 

@@ -250,7 +250,7 @@ enum status planner_bound_order(struct planner_bounds *bounds, const struct plan
     struct planner_position *at = planner_positions(&judged);
     double ns = ordered_ns(&judged, ordered) + planner_update_ns(&judged, &at[0], 0);
     planner_positions_free(at, judged.grid.stages);
-    if (ns > row->step_ns) row->step_ns = ns;
+    if (PLANNER_MARGIN * ns > row->step_ns) row->step_ns = PLANNER_MARGIN * ns;
     if (choice.recompute == RECOMPUTE_NEVER && ordered->kept_bytes > 0)
         row->peak_bytes =
             larger_bytes(row->peak_bytes, planner_bytes_with(&judged, ordered->kept_bytes));
