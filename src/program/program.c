@@ -75,6 +75,17 @@ struct program *program_new(const struct grid *grid, int micro_batches, enum sum
     return program;
 }
 
+struct program *program_like(const struct program *other) {
+    struct program *program = MEM_NEW(struct program);
+    *program = *other;
+    program->kinds = NULL;
+    program->kind_count = 0;
+    program->kind_capacity = 0;
+    program->kind_of = MEM_ARRAY(int32_t, program->ranks);
+    add_kind(program);
+    return program;
+}
+
 void program_free(struct program **program) {
     if (!*program) return;
     for (int k = 0; k < (*program)->kind_count; k++) free_lists(&(*program)->kinds[k]);
@@ -346,14 +357,7 @@ bool program_is_forward(const struct program *program) {
 
 /* A program with one list of this one as its body. Kind 0 is the empty one of a new program. */
 static struct program *with_body(const struct program *program, enum list_name list) {
-    struct program *out = program_new(&program->grid, program->micro_batches, program->sum);
-    for (int g = 0; g < program->group_count; g++) program_declare_group(out, program->group[g]);
-    out->ahead = program->ahead;
-    out->every = program->every;
-    out->frozen = program->frozen;
-    out->credits = program->credits;
-    out->sliced = program->sliced;
-    out->lasting = program->lasting;
+    struct program *out = program_like(program);
     for (int k = 0; k < program->kind_count; k++) {
         struct rank_program *own = program_begin(out, 0);
         *own = program->kinds[k];

@@ -100,9 +100,10 @@ struct program {
     int32_t *kind_of; /* per rank */
 };
 
-/* Local. A program whose ranks all have one empty rank program; program_free accepts NULL and
- * clears the pointer. */
+/* Local. A program whose ranks all have one empty rank program, also with the header of another
+ * one; program_free accepts NULL and clears the pointer. */
 struct program *program_new(const struct grid *grid, int micro_batches, enum sum_order sum);
+struct program *program_like(const struct program *other);
 void program_free(struct program **program);
 
 /* Local. What a rank runs; one of its lists. */

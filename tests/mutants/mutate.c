@@ -22,17 +22,7 @@ int dice_roll(struct dice *dice, int count) {
 }
 
 struct program *mutant_copy(const struct program *program) {
-    struct program *copy = program_new(&program->grid, program->micro_batches, program->sum);
-    memcpy(copy->group, program->group, sizeof copy->group);
-    copy->group_count = program->group_count;
-    copy->credits = program->credits;
-    copy->ahead = program->ahead;
-    copy->every = program->every;
-    copy->frozen = program->frozen;
-    copy->sliced = program->sliced;
-    copy->lasting = program->lasting;
-    memcpy(copy->tie, program->tie, sizeof copy->tie);
-    copy->tie_count = program->tie_count;
+    struct program *copy = program_like(program);
     for (int k = 1; k < program->kind_count; k++) program_begin(copy, 0);
     for (int k = 0; k < program->kind_count; k++) {
         const struct rank_program *from = &program->kinds[k];
