@@ -77,8 +77,8 @@ Test(sync_local, a_step_of_so_many_averages) {
 }
 
 Test(sync_local, every_schedule_is_proven) {
-    const struct pipeline_schedule *pipeline;
-    for (int i = 0; (pipeline = pipeline_at(i)); i++) {
+    for (int i = 0; i < pipeline_count(); i++) {
+        const struct pipeline_schedule *pipeline = pipeline_at(i);
         if (pipeline->older || pipeline->driven) continue;
         for (int replicas = 2; replicas < 4; replicas++) {
             struct program *program = build(pipeline->name, 2, replicas, 4);
