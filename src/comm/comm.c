@@ -200,25 +200,62 @@ static enum status check_members(const struct comm *comm, const int *ranks, int 
     return STATUS_OK;
 }
 
-enum status comm_group_new(struct comm *comm, const int *ranks, int count,
-                           struct comm_group **out) {
+/* Of group->rank. */
+static void find_member(struct comm_group *group) {
+    group->hash = crc32c(0, group->rank, (size_t)group->count * sizeof *group->rank);
+    group->member = -1;
+    for (int i = 0; i < group->count; i++)
+        if (group->rank[i] == group->comm->rank) group->member = i;
+}
+
+static enum status group_new(struct comm *comm, const int *ranks, int count, bool chosen,
+                             struct comm_group **out) {
     PROGRESS_THREAD_GUARD(comm);
     TRY(comm_check(comm));
     TRY(check_members(comm, ranks, count));
     struct comm_group *group = arena_new(&comm->arena, sizeof *group);
     size_t bytes = (size_t)count * sizeof *ranks;
-    *group = (struct comm_group){.comm = comm, .index = (int)comm->group_count, .count = count};
+    *group = (struct comm_group){
+        .comm = comm, .index = (int)comm->group_count, .count = count, .most = count};
     group->rank = memcpy(arena_new(&comm->arena, bytes), ranks, bytes);
-    group->hash = crc32c(0, ranks, bytes);
-    group->member = -1;
-    for (int i = 0; i < count; i++)
-        if (ranks[i] == comm->rank) group->member = i;
+    if (chosen) group->all = memcpy(arena_new(&comm->arena, bytes), ranks, bytes);
+    find_member(group);
     TRY(comm->ops->group_new(group));
     comm->group =
         mem_grow(comm->group, &comm->group_capacity, comm->group_count + 1, sizeof *comm->group);
     comm->group[comm->group_count++] = group;
     *out = group;
     return STATUS_OK;
+}
+
+enum status comm_group_new(struct comm *comm, const int *ranks, int count,
+                           struct comm_group **out) {
+    return group_new(comm, ranks, count, false, out);
+}
+
+enum status comm_group_new_chosen(struct comm *comm, const int *ranks, int count,
+                                  struct comm_group **out) {
+    return group_new(comm, ranks, count, true, out);
+}
+
+/* Sequences follow from the number, so they grow on every rank, whichever choices it is in. */
+void comm_group_choose(struct comm_group *group, const int *places, int count, uint64_t number) {
+    PROGRESS_THREAD_GUARD(group->comm);
+    uint64_t before = number * COMM_CHOSEN_OPERATIONS;
+    CHECK(group->all && !group->first, "group %d cannot get other members now", group->index);
+    CHECK(before >= group->sequence && count >= 1 && count <= group->most,
+          "choice %llu of %d members follows operation %llu", (unsigned long long)number, count,
+          (unsigned long long)group->sequence);
+    for (int i = 0; i < count; i++) {
+        CHECK(places[i] >= 0 && places[i] < group->most && (i == 0 || places[i - 1] < places[i]),
+              "member %d of group %d is its rank %d", i, group->index, places[i]);
+        group->rank[i] = group->all[places[i]];
+    }
+    group->count = count;
+    group->sequence = before;
+    find_member(group);
+    CHECK(group->member >= 0, "rank %d is not chosen", group->comm->rank);
+    if (group->comm->ops->group_choose) group->comm->ops->group_choose(group);
 }
 
 struct comm_group *comm_world(struct comm *comm) {
@@ -404,6 +441,8 @@ static enum status start(struct comm_request wanted, struct comm_request **out) 
     PROGRESS_THREAD_GUARD(comm);
     TRY(comm_check(comm));
     CHECK(group->member >= 0, "rank %d is no member of group %d", comm->rank, group->index);
+    CHECK(!group->all || wanted.kind == COMM_ALL_REDUCE || wanted.kind == COMM_BARRIER,
+          "%s of chosen members", kinds[wanted.kind].name);
     CHECK(wanted.count >= 0, "%s of %lld", kinds[wanted.kind].name, (long long)wanted.count);
     TRY(find_offset(&wanted));
     wanted.comm = comm;

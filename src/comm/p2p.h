@@ -106,7 +106,10 @@ struct p2p_group {
     int *host;               /* of each member */
     int own_nodes;           /* subtrees of this host */
     struct p2p_task owner, *handler, chain;
+    struct p2p_end *handler_end; /* of each */
     int handler_count;
+    float *spare; /* staging of chosen members, and how much of it is not given out; else NULL */
+    size_t spare_count;
     struct p2p_transfer sum;                            /* of a sum of the transport's own */
     struct p2p_transfer *finish_sent, *finish_received; /* of each local member */
     bool finish_told;
@@ -154,6 +157,7 @@ enum status p2p_check_gone(struct p2p *p2p, int rank);
 size_t p2p_offset(const struct comm_request *request, int member);
 /* p2p_plan.c; p2p_move.c: one operation's data, which is at rest between begin and work == true. */
 enum status p2p_group_new(struct comm_group *group);
+void p2p_group_choose(struct comm_group *group);
 void p2p_move_begin(struct comm_request *request);
 bool p2p_move_work(struct comm_request *request);
 int p2p_move_awaits(const struct comm_request *request);
@@ -185,6 +189,7 @@ size_t p2p_near_channel_overhead(enum comm_side side, bool same_host, size_t byt
     {                                                                                              \
         .name = NAME, .open = OPEN, .overhead = OVERHEAD, .close = p2p_close,                      \
         .foreign = p2p_foreign, .group_new = p2p_group_new, .channel_new = p2p_channel_new,        \
+        .group_choose = p2p_group_choose,                                                          \
         .post = p2p_post, .progress = p2p_progress, .moves = p2p_moves, .awaits = p2p_awaits,      \
         .arm = p2p_arm, .rest = p2p_rest, .abort = p2p_abort, .aborted = p2p_aborted,              \
         .poll = p2p_poll, .try_send = p2p_try_send, .try_receive = p2p_try_receive,                \

@@ -5,6 +5,7 @@
  * A slice's handler on a host is the member at index (slice mod members there): the work of a host
  * spreads over its members. */
 
+#include "base/log.h"
 #include "comm/p2p.h"
 
 /* Floats of a piece: fewer where many members send at once, so that staging stays bounded. */
@@ -74,17 +75,25 @@ static bool is_first(const struct p2p_group *state, int m) {
     return true;
 }
 
+static float *take_spare(struct p2p_group *state, size_t floats) {
+    CHECK(floats <= state->spare_count, "staging for %zu floats is missing", floats);
+    return state->spare + (state->spare_count -= floats);
+}
+
 static void add_staging(struct comm_group *group, struct p2p_end *end) {
     struct p2p *p2p = p2p_of(group->comm);
-    size_t floats = (size_t)end->nodes * (size_t)p2p_group_of(group)->piece;
-    for (int w = 0; w < P2P_WINDOW; w++) end->staging[w] = p2p_own(p2p, floats, sizeof(float));
+    struct p2p_group *state = p2p_group_of(group);
+    size_t floats = (size_t)end->nodes * (size_t)state->piece;
+    for (int w = 0; w < P2P_WINDOW; w++)
+        end->staging[w] =
+            group->all ? take_spare(state, floats) : p2p_own(p2p, floats, sizeof(float));
 }
 
 static void plan_owner(struct comm_group *group) {
     struct p2p_group *state = p2p_group_of(group);
     struct p2p_task *task = &state->owner;
     task->slice = group->member;
-    task->end = arena_new(&group->comm->arena, (size_t)group->count * sizeof *task->end);
+    task->end_count = 0;
     for (int m = 0; m < group->count; m++) {
         int host = state->host[m];
         if (!is_first(state, m) || host == state->host[group->member]) continue;
@@ -100,12 +109,12 @@ static void plan_owner(struct comm_group *group) {
 static void plan_handlers(struct comm_group *group) {
     struct p2p_group *state = p2p_group_of(group);
     int own = state->host[group->member];
-    state->handler = arena_new(&group->comm->arena, (size_t)group->count * sizeof *state->handler);
+    state->handler_count = 0;
     for (int m = 0; m < group->count; m++) {
         if (state->host[m] == own || handler_rank(group, m, own) != group->comm->rank) continue;
-        struct p2p_task *task = &state->handler[state->handler_count++];
+        struct p2p_task *task = &state->handler[state->handler_count];
         task->slice = m;
-        task->end = arena_new(&group->comm->arena, sizeof *task->end);
+        task->end = &state->handler_end[state->handler_count++];
         task->end_count = 1;
         *task->end = (struct p2p_end){
             .rank = group->rank[m], .host = state->host[m], .nodes = state->own_nodes};
@@ -126,15 +135,24 @@ static void plan_headers(struct comm_group *group) {
     state->finish_received = p2p_own(p2p, count, sizeof(struct p2p_transfer));
 }
 
-static void plan_hosts(struct comm_group *group) {
-    struct p2p *p2p = p2p_of(group->comm);
+static void make_room(struct comm_group *group) {
     struct p2p_group *state = p2p_group_of(group);
     struct arena *arena = &group->comm->arena;
-    size_t count = (size_t)group->count;
+    size_t count = (size_t)group->most;
     state->host = arena_new(arena, count * sizeof *state->host);
     state->local = arena_new(arena, count * sizeof *state->local);
     state->leaf = arena_new(arena, count * sizeof *state->leaf);
     state->node = arena_new(arena, count * sizeof *state->node);
+    state->owner.end = arena_new(arena, count * sizeof *state->owner.end);
+    state->handler = arena_new(arena, count * sizeof *state->handler);
+    state->handler_end = arena_new(arena, count * sizeof *state->handler_end);
+    state->chain.end = arena_new(arena, 2 * sizeof(struct p2p_end));
+}
+
+static void plan_hosts(struct comm_group *group) {
+    struct p2p *p2p = p2p_of(group->comm);
+    struct p2p_group *state = p2p_group_of(group);
+    state->local_count = state->node_count = 0;
     for (int m = 0; m < group->count; m++) {
         state->host[m] = p2p->host[group->rank[m]];
         if (state->host[m] == p2p->host[p2p->comm.rank]) state->local[state->local_count++] = m;
@@ -143,17 +161,32 @@ static void plan_hosts(struct comm_group *group) {
     state->own_nodes = number_on_host(state, p2p->host[p2p->comm.rank]);
 }
 
+/* Floats, at its worst: see p2p_overhead_bytes. */
+static size_t most_staging(const struct comm_group *group) {
+    size_t others = (size_t)group->most - 1;
+    return 2 * others * P2P_WINDOW * (size_t)p2p_group_of(group)->piece + 1;
+}
+
 enum status p2p_group_new(struct comm_group *group) {
     struct p2p *p2p = p2p_of(group->comm);
     if (group->member < 0) return STATUS_OK;
     struct p2p_group *state = p2p_own(p2p, 1, sizeof *state);
     group->state = state;
-    state->piece = piece_of(group->count);
+    state->piece = piece_of(group->most);
+    make_room(group);
+    if (group->most > 1) plan_headers(group);
+    if (group->all)
+        state->spare = p2p_own(p2p, most_staging(group), sizeof *state->spare);
+    p2p_group_choose(group);
+    return STATUS_OK;
+}
+
+/* What is under way elsewhere of the members before is theirs; here nothing is. */
+void p2p_group_choose(struct comm_group *group) {
+    struct p2p_group *state = p2p_group_of(group);
+    if (group->all) state->spare_count = most_staging(group);
     plan_hosts(group);
-    if (group->count == 1) return STATUS_OK;
-    plan_headers(group);
+    if (group->count == 1) return;
     plan_owner(group);
     plan_handlers(group);
-    state->chain.end = arena_new(&group->comm->arena, 2 * sizeof(struct p2p_end));
-    return STATUS_OK;
 }

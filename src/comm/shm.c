@@ -242,6 +242,7 @@ const struct comm_ops comm_shm = {
     .close = shm_close,
     .foreign = shm_foreign,
     .group_new = shm_group_new,
+    .group_choose = shm_group_choose,
     .channel_new = shm_channel_new,
     .post = shm_group_post,
     .progress = shm_group_progress,

@@ -81,6 +81,7 @@ void shm_wake(struct shm_areas *areas, int rank);
 
 /* The collectives, in shm_group.c. */
 enum status shm_group_new(struct comm_group *group);
+void shm_group_choose(struct comm_group *group);
 enum status shm_group_post(struct comm_group *group);
 enum status shm_group_progress(struct comm_group *group);
 int shm_group_awaits(const struct comm_request *request);

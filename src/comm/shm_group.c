@@ -24,8 +24,15 @@ enum { CHUNK_LEAST = 4096, CHUNK_MOST = 32768, CHUNKS_PER_MEMBER = 4 };
 /* Chunks that are worth waking the threads of a rank for. */
 enum { TEAM_CHUNKS = 8 };
 
+/* An operation of chosen members that had an entry before; its members may still look at it. */
+struct former {
+    uint64_t sequence; /* 0: none */
+    int count, *rank;
+};
+
 struct state {
     uint64_t everyone;           /* sequence up to which all members have retired, at least */
+    struct former *former;       /* of each entry, where members are chosen; else NULL */
     struct comm_request *unseen; /* the first one not shown to the others yet */
     char **heap;                 /* of each member */
     float **data;                /* of each member: its data of the operation being worked on */
@@ -37,7 +44,6 @@ static struct state *state_of(const struct comm_group *group) {
 }
 
 enum status shm_group_new(struct comm_group *group) {
-    struct shm_areas *areas = shm_of(group->comm)->areas;
     size_t count = (size_t)group->count;
     if (group->index >= SHM_GROUPS)
         return fail(STATUS_USAGE, "more than %d groups of ranks\nshm has room for so many",
@@ -46,13 +52,24 @@ enum status shm_group_new(struct comm_group *group) {
         arena_new(&group->comm->arena, sizeof *state + count * sizeof(struct shm_block *));
     state->heap = arena_new(&group->comm->arena, count * sizeof(char *));
     state->data = arena_new(&group->comm->arena, count * sizeof(float *));
+    if (group->all) {
+        state->former = arena_new(&group->comm->arena, SHM_IN_FLIGHT * sizeof *state->former);
+        for (int e = 0; e < SHM_IN_FLIGHT; e++)
+            state->former[e].rank = arena_new(&group->comm->arena, count * sizeof(int));
+    }
+    group->state = state;
+    shm_group_choose(group);
+    return STATUS_OK;
+}
+
+void shm_group_choose(struct comm_group *group) {
+    struct shm_areas *areas = shm_of(group->comm)->areas;
+    struct state *state = state_of(group);
     for (int m = 0; m < group->count; m++) {
         struct shm_area *area = areas->area[group->rank[m]];
         state->block[m] = &area->block[group->index];
         state->heap[m] = area->heap;
     }
-    group->state = state;
-    return STATUS_OK;
 }
 
 static void wake_members(const struct comm_group *group) {
@@ -62,9 +79,28 @@ static void wake_members(const struct comm_group *group) {
 
 /* --- posting ------------------------------------------------------------------------------- */
 
+/* Of chosen members each looks after its own entries: those who took part in the operation that had
+ * one before were others. */
+static bool has_own_room(const struct comm_group *group, uint64_t sequence) {
+    const struct former *former = &state_of(group)->former[sequence % SHM_IN_FLIGHT];
+    for (int i = 0; i < former->count; i++) {
+        struct shm_area *area = shm_of(group->comm)->areas->area[former->rank[i]];
+        if (atomic_load(&area->block[group->index].retired) < former->sequence) return false;
+    }
+    return true;
+}
+
+static void note_members(const struct comm_group *group, uint64_t sequence) {
+    struct former *former = &state_of(group)->former[sequence % SHM_IN_FLIGHT];
+    former->sequence = sequence;
+    former->count = group->count;
+    memcpy(former->rank, group->rank, (size_t)group->count * sizeof *former->rank);
+}
+
 /* Entries are used again after SHM_IN_FLIGHT operations: only once nobody needs the old ones. */
 static bool has_room(const struct comm_group *group, uint64_t sequence) {
     struct state *state = state_of(group);
+    if (state->former) return has_own_room(group, sequence);
     if (sequence <= state->everyone + SHM_IN_FLIGHT) return true;
     uint64_t least = UINT64_MAX;
     for (int m = 0; m < group->count; m++) {
@@ -92,6 +128,7 @@ static void show(struct comm_request *request) {
     mine->fingerprint[request->sequence % SHM_IN_FLIGHT] = (struct shm_fingerprint){
         request->sequence, request->offset,         request->count,
         group->hash,       (uint16_t)request->kind, (uint16_t)request->root};
+    if (state_of(group)->former) note_members(group, request->sequence);
     atomic_store(&mine->posted, request->sequence);
     if (all_posted(request)) wake_members(group);
 }
@@ -340,7 +377,7 @@ static void finish(struct comm_request *request) {
     struct comm_group *group = request->group;
     if (request->kind == COMM_EXCHANGE) take_exchange(request);
     atomic_store(&state_of(group)->block[group->member]->retired, request->sequence);
-    if (request->sequence % (SHM_IN_FLIGHT / 2) == 0) wake_members(group);
+    if (group->all || request->sequence % (SHM_IN_FLIGHT / 2) == 0) wake_members(group);
     request->done = true;
 }
 

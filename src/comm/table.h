@@ -61,7 +61,9 @@ struct comm_group {
     uint64_t sequence; /* of the last operation posted */
     uint64_t exchanges;
     struct comm_request *first, *last; /* on their way, in order */
-    void *state;                       /* the table's */
+    int *all; /* of a group whose members are chosen: those they are chosen from; else NULL */
+    int most; /* how many these are; else `count` */
+    void *state; /* the table's */
 };
 
 struct comm_request {
@@ -122,6 +124,8 @@ struct comm_ops {
     /* What the table keeps of a group and of a channel (state); given back by close. */
     enum status (*group_new)(struct comm_group *group);
     enum status (*channel_new)(struct comm_channel *channel);
+    /* The group has other members now, out of those it was made with; NULL: nothing follows. */
+    void (*group_choose)(struct comm_group *group);
 
     /* Shows the last requests to the others; does none of their work. */
     enum status (*post)(struct comm_group *group);

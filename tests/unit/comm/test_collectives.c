@@ -303,3 +303,62 @@ Test(comm_collectives, data_may_lie_anywhere_on_each_rank) {
         cr_assert(!failure, "%s", failure);
     }
 }
+
+/* --- members that are chosen ---------------------------------------------------------------- */
+
+enum { CHOICES = 400, CHOICE_RANKS = 5 };
+
+/* Of the ranks 4 to 1 backwards: some set of two or more, by the number of the choice. */
+static int choose_places(int number, int place[CHOICE_RANKS]) {
+    unsigned set = (unsigned)number * 2654435761u >> 28;
+    int count = 0;
+    for (int i = 0; i < CHOICE_RANKS - 1; i++)
+        if (set >> i & 1) place[count++] = i;
+    return count;
+}
+
+static bool is_chosen(const int *place, int count, int rank) {
+    for (int i = 0; i < count; i++)
+        if (CHOICE_RANKS - 1 - place[i] == rank) return true;
+    return false;
+}
+
+static void choices_body(struct trial *trial, struct comm *comm) {
+    static const int64_t counts[] = {1, 3000, 9000, 40000};
+    int all[] = {4, 3, 2, 1}, place[CHOICE_RANKS], rank[CHOICE_RANKS];
+    struct comm_group *group;
+    float *data;
+    NEED(comm_alloc(comm, MOST * sizeof *data, "data", (void **)&data) == STATUS_OK);
+    NEED(comm_group_new_chosen(comm, all, CHOICE_RANKS - 1, &group) == STATUS_OK);
+    for (int n = 0; n < CHOICES; n++) {
+        int count = choose_places(n, place);
+        struct comm_request *request;
+        if (count == 0 || !is_chosen(place, count, comm_rank(comm))) continue;
+        comm_group_choose(group, place, count, (uint64_t)n);
+        NEED(comm_group_count(group) == count);
+        for (int i = 0; i < count; i++) rank[i] = comm_group_rank(group, i);
+        for (int k = 0; k < n % 3 + 1; k++) {
+            int64_t floats = counts[(n + k) % 4];
+            fill(data, comm_rank(comm), floats);
+            NEED(comm_all_reduce(group, data, floats, &request) == STATUS_OK);
+            NEED(comm_wait(&request) == STATUS_OK);
+            for (int64_t i = 0; i < floats; i += 37)
+                NEED(same_bits(data[i], tree_value(rank, count, i)));
+        }
+        NEED(comm_barrier_post(group, &request) == STATUS_OK && comm_wait(&request) == STATUS_OK);
+    }
+    NEED(comm_barrier(comm_world(comm)) == STATUS_OK);
+}
+
+Test(comm_collectives, members_are_chosen_again_and_again) {
+    for (int mode = TRIAL_THREADS; mode < TRIAL_MODE_COUNT; mode++) {
+        if (!trial_mode_there((enum trial_mode)mode)) continue;
+        struct trial trial = {.mode = (enum trial_mode)mode,
+                              .size = CHOICE_RANKS,
+                              .heap_bytes = MOST * sizeof(float),
+                              .body = choices_body,
+                              .killed = -1};
+        const char *failure = trial_run(&trial);
+        cr_assert(!failure, "%s", failure);
+    }
+}
