@@ -101,15 +101,6 @@ int64_t comm_hidden_ns(struct comm *comm);
 
 /* Collective over the job (the same calls in order), not blocking. Members in the tree's order. */
 enum status comm_group_new(struct comm *comm, const int *ranks, int count, struct comm_group **out);
-/* The same, of a group whose members are chosen again and again, out of `ranks`; it can all_reduce
- * and meet. Local, alike on those chosen, when none of its operations is under way here: the next
- * ones, COMM_CHOSEN_OPERATIONS at most, are of these members, `count` of the ranks in ascending
- * places; this rank is one of them. A rank is told larger numbers each time, and the others of a
- * choice the same one. */
-enum { COMM_CHOSEN_OPERATIONS = 8 };
-enum status comm_group_new_chosen(struct comm *comm, const int *ranks, int count,
-                                  struct comm_group **out);
-void comm_group_choose(struct comm_group *group, const int *places, int count, uint64_t number);
 /* The group of all ranks; members of a group; this rank's index among them, -1 when it is none; the
  * rank of a member. */
 struct comm_group *comm_world(struct comm *comm);
@@ -203,5 +194,6 @@ struct comm_hooks {
 void comm_set_hooks(struct comm *comm, const struct comm_hooks *hooks);
 
 #include "comm/channel.h"
+#include "comm/chosen.h"
 
 #endif

@@ -189,12 +189,11 @@ size_t p2p_near_channel_overhead(enum comm_side side, bool same_host, size_t byt
     {                                                                                              \
         .name = NAME, .open = OPEN, .overhead = OVERHEAD, .close = p2p_close,                      \
         .foreign = p2p_foreign, .group_new = p2p_group_new, .channel_new = p2p_channel_new,        \
-        .group_choose = p2p_group_choose,                                                          \
-        .post = p2p_post, .progress = p2p_progress, .moves = p2p_moves, .awaits = p2p_awaits,      \
-        .arm = p2p_arm, .rest = p2p_rest, .abort = p2p_abort, .aborted = p2p_aborted,              \
-        .poll = p2p_poll, .try_send = p2p_try_send, .try_receive = p2p_try_receive,                \
-        .message = p2p_message, .release = p2p_release, .settle = p2p_settle,                      \
-        .channel_overhead = CHANNEL_OVERHEAD                                                       \
+        .group_choose = p2p_group_choose, .post = p2p_post, .progress = p2p_progress,              \
+        .moves = p2p_moves, .awaits = p2p_awaits, .arm = p2p_arm, .rest = p2p_rest,                \
+        .abort = p2p_abort, .aborted = p2p_aborted, .poll = p2p_poll, .try_send = p2p_try_send,    \
+        .try_receive = p2p_try_receive, .message = p2p_message, .release = p2p_release,            \
+        .settle = p2p_settle, .channel_overhead = CHANNEL_OVERHEAD                                 \
     }
 
 #endif

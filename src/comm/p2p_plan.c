@@ -175,8 +175,7 @@ enum status p2p_group_new(struct comm_group *group) {
     state->piece = piece_of(group->most);
     make_room(group);
     if (group->most > 1) plan_headers(group);
-    if (group->all)
-        state->spare = p2p_own(p2p, most_staging(group), sizeof *state->spare);
+    if (group->all) state->spare = p2p_own(p2p, most_staging(group), sizeof *state->spare);
     p2p_group_choose(group);
     return STATUS_OK;
 }

@@ -56,14 +56,12 @@ struct comm {
 struct comm_group {
     struct comm *comm;
     int index, count, member;
-    int *rank;         /* of each member, in the order of the tree */
-    uint32_t hash;     /* of the members: ranks must not differ in what group 7 is */
-    uint64_t sequence; /* of the last operation posted */
-    uint64_t exchanges;
+    int *rank;                    /* of each member, in the order of the tree */
+    uint32_t hash;                /* of the members: ranks must not differ in what group 7 is */
+    uint64_t sequence, exchanges; /* of the last operation posted; how many exchanges */
     struct comm_request *first, *last; /* on their way, in order */
-    int *all; /* of a group whose members are chosen: those they are chosen from; else NULL */
-    int most; /* how many these are; else `count` */
-    void *state; /* the table's */
+    int *all, most; /* of chosen members: those they are chosen from, else NULL; how many */
+    void *state;    /* the table's */
 };
 
 struct comm_request {
@@ -92,9 +90,8 @@ struct comm_request {
     int64_t pieces; /* the operation was cut into, once worked */
 };
 
-/* What one end of a channel has posted. */
 struct comm_queue {
-    struct comm_request *first, *last; /* on their way, in order */
+    struct comm_request *first, *last; /* that an end of a channel has posted, in order */
     uint64_t posted, done;
 };
 
@@ -124,8 +121,7 @@ struct comm_ops {
     /* What the table keeps of a group and of a channel (state); given back by close. */
     enum status (*group_new)(struct comm_group *group);
     enum status (*channel_new)(struct comm_channel *channel);
-    /* The group has other members now, out of those it was made with; NULL: nothing follows. */
-    void (*group_choose)(struct comm_group *group);
+    void (*group_choose)(struct comm_group *group); /* it has other members; or NULL */
 
     /* Shows the last requests to the others; does none of their work. */
     enum status (*post)(struct comm_group *group);

@@ -8,7 +8,8 @@
 #include "sync/groups_state.h"
 
 static int size_of(const struct groups *groups, const struct groups_key *key) {
-    return groups->config.size < key->left ? groups->config.size : key->left;
+    int here = groups_here(key);
+    return groups->config.size < here ? groups->config.size : here;
 }
 
 /* Groups of `size` that connect so many parts, at least. */
@@ -52,7 +53,8 @@ static int choose(struct groups *groups, struct groups_key *key, int64_t now_ns)
     int after = parts - groups_parts_of(groups, key, size) + 1;
     if (key->done + 1 + groups_for(after, size) <= groups->config.connect) return size;
     int most = size < parts ? size : parts;
-    if (groups_parts_of(groups, key, key->waiting) < most) return 0;
+    bool all = key->waiting == groups_here(key); /* nobody else will come */
+    if (!all && groups_parts_of(groups, key, key->waiting) < most) return 0;
     choose_parts(groups, key, most);
     return size;
 }

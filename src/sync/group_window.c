@@ -60,7 +60,7 @@ static int close_window(struct groups *groups, struct groups_key *key) {
 static int choose(struct groups *groups, struct groups_key *key, int64_t now_ns) {
     if (key->closing > 0) return next_pair(key);
     if (key->waiting == 0) return 0;
-    bool all = key->waiting == key->left,
+    bool all = key->waiting == groups_here(key),
          connects = all || groups_parts_of(groups, key, key->waiting) == groups_parts(groups, key);
     int64_t free_updates = (int64_t)(groups->config.connect - 1) * key->left;
     bool due = key->done + key->waiting > free_updates;

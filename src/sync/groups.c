@@ -81,8 +81,8 @@ enum status groups_check(const struct groups_config *config) {
 
 /* --- the state --- */
 
-/* Per replica: queue, gone, age, wait_ns, part. */
-enum { ARRAYS = 5, SCALARS = 5, HEAD = 4 };
+/* Per replica: queue, gone, age, wait_ns, part, resting. */
+enum { ARRAYS = 6, SCALARS = 5, HEAD = 4 };
 
 static int64_t count_numbers(const struct groups_config *config) {
     return (int64_t)config->keys * (ARRAYS * config->replicas + 1);
@@ -97,7 +97,8 @@ static void open_key(struct groups *groups, int number, int64_t *arrays) {
                                .gone = arrays + replicas,
                                .age = arrays + 2 * replicas,
                                .wait_ns = arrays + 3 * replicas,
-                               .part = arrays + 4 * replicas};
+                               .part = arrays + 4 * replicas,
+                               .resting = arrays + 5 * replicas};
     for (int r = 0; r < replicas; r++) {
         key->wait_ns[r] = groups->config.wait.first_ns;
         key->part[r] = r;
@@ -136,6 +137,14 @@ int groups_waiting(const struct groups *groups, int key) {
 
 int groups_left(const struct groups *groups, int key) {
     return groups->key[key].left;
+}
+
+bool groups_is_away(const struct groups *groups, int key, int replica) {
+    return groups->key[key].gone[replica] || groups->key[key].resting[replica];
+}
+
+bool groups_is_closing(const struct groups *groups, int key) {
+    return groups->key[key].closing > 0;
 }
 
 /* --- links --- */
@@ -212,7 +221,7 @@ static struct groups_key *key_at(struct groups *groups, int key, int replica) {
               replica < groups->config.replicas,
           "replica %d, key %d", replica, key);
     struct groups_key *at = &groups->key[key];
-    CHECK(!at->gone[replica], "replica %d has left", replica);
+    CHECK(!at->gone[replica] && !at->resting[replica], "replica %d has left", replica);
     CHECK(at->closing == 0, "groups of key %d were not taken", key);
     for (int i = 0; i < at->waiting; i++)
         CHECK(at->queue[i] != replica, "replica %d waits already", replica);
@@ -231,6 +240,21 @@ void groups_leave(struct groups *groups, int key, int replica) {
     at->gone[replica] = true;
     at->left--;
     if (at->left > 0) end_window(groups, at);
+}
+
+void groups_rest(struct groups *groups, int key, int replica) {
+    struct groups_key *at = key_at(groups, key, replica);
+    at->resting[replica] = true;
+    at->rests++;
+}
+
+void groups_return(struct groups *groups) {
+    for (int k = 0; k < groups->config.keys; k++) {
+        struct groups_key *key = &groups->key[k];
+        key->left = groups->config.replicas;
+        key->rests = 0;
+        for (int r = 0; r < groups->config.replicas; r++) key->gone[r] = key->resting[r] = false;
+    }
 }
 
 /* --- groups --- */
@@ -372,15 +396,19 @@ static bool usable_key(struct groups *groups, struct groups_key *key) {
     int64_t replicas = groups->config.replicas, gone = 0;
     groups_count_anew(groups);
     for (int64_t r = 0; r < replicas; r++) {
-        if (!between(key->gone[r], 0, 1) || !between(key->age[r], 0, INT64_MAX / 2) ||
+        if (!between(key->gone[r], 0, 1) || !between(key->resting[r], 0, 1) ||
+            !between(key->age[r], 0, INT64_MAX / 2) ||
             !between(key->wait_ns[r], groups->config.wait.least_ns, groups->config.wait.most_ns) ||
             !between(key->part[r], 0, replicas - 1))
             return false;
         gone += key->gone[r];
+        key->rests += (int)key->resting[r];
+        if (key->gone[r] && key->resting[r]) return false;
     }
     for (int i = 0; i < key->waiting; i++) {
         int64_t replica = key->queue[i];
-        if (!between(replica, 0, replicas - 1) || key->gone[replica]) return false;
+        if (!between(replica, 0, replicas - 1) || key->gone[replica] || key->resting[replica])
+            return false;
         if (groups->mark[replica] == groups->marks) return false;
         groups->mark[replica] = groups->marks;
     }

@@ -65,6 +65,10 @@ void groups_close(struct groups **groups);
  * it. Take all groups that have formed before the next of these calls. */
 void groups_arrive(struct groups *groups, int key, int replica, int64_t now_ns);
 void groups_leave(struct groups *groups, int key, int replica);
+/* Local. A replica that waits for nothing rests: nobody waits for it either, but windows still have
+ * to connect it. All that rest or have left are back. */
+void groups_rest(struct groups *groups, int key, int replica);
+void groups_return(struct groups *groups);
 /* Local. The next group that has formed by now; false: none. When to ask again although nobody
  * came; INT64_MAX: not before somebody comes. */
 bool groups_next(struct groups *groups, int64_t now_ns, struct group_formed *out);
@@ -72,6 +76,10 @@ int64_t groups_wake_ns(const struct groups *groups);
 /* Local. How many wait; replicas that have not left. */
 int groups_waiting(const struct groups *groups, int key);
 int groups_left(const struct groups *groups, int key);
+/* Local. Whether a replica rests or has left; whether further groups of those that wait have formed
+ * and were not taken yet. */
+bool groups_is_away(const struct groups *groups, int key, int replica);
+bool groups_is_closing(const struct groups *groups, int key);
 
 /* Local. The state as numbers for a checkpoint: how many there are; `out` NULL: that alone. Back
  * into a state of the same configuration: STATUS_DATA where they cannot be one, and nothing is

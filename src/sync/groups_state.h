@@ -14,6 +14,8 @@ struct groups_key {
                        members the most of them */
     int64_t *wait_ns;  /* per replica: what it waits for others when it is the first */
     int64_t *part;     /* per replica: the number of one of those it is connected with */
+    int64_t *resting;  /* per replica: whether it rests */
+    int rests;         /* how many do */
     int64_t done;      /* in the window so far, of what `connect` counts */
     int64_t closes_ns; /* when the first stops waiting for others */
     int64_t closing;   /* of those in the queue, which are handed out in pairs; 0: nobody is */
@@ -51,6 +53,10 @@ struct group_rule {
     void (*formed)(struct groups *groups, struct groups_key *key, int replica, int members);
 };
 
+/* Local. Replicas that may come: those that neither rest nor have left. */
+static inline int groups_here(const struct groups_key *key) {
+    return key->left - key->rests;
+}
 /* Local. Parts that the replicas left are in; parts that the first `count` in the queue are of. */
 int groups_parts(struct groups *groups, const struct groups_key *key);
 int groups_parts_of(struct groups *groups, const struct groups_key *key, int count);
