@@ -136,13 +136,18 @@ static int sharers_of(const struct engine *engine, const struct slot *slot) {
 }
 
 /* On one device the passes that share statistics stand one behind the other (the verifier saw to
- * it): the last one runs them all. *last tells that it was the last. */
+ * it): the last one runs them all. *last tells that it was the last. Only then are their slots
+ * used. */
 static enum status join_lockstep(struct engine *engine, const struct instr *instr,
                                  const struct pass_config *config, bool *last) {
     engine->lockstep[engine->lockstep_count++] =
         run_of(engine, instr, slot_of(engine, instr)->runnable, config);
     *last = engine->lockstep_count == sharers_of(engine, slot_of(engine, instr));
-    return *last ? pass_run_lockstep(engine, engine->lockstep, engine->lockstep_count) : STATUS_OK;
+    if (!*last) return STATUS_OK;
+    TRY(pass_run_lockstep(engine, engine->lockstep, engine->lockstep_count));
+    for (int i = 0; engine->apart && i < engine->lockstep_count; i++)
+        queues_use_slot(engine, engine->lockstep[i].instr);
+    return STATUS_OK;
 }
 
 static bool in_lockstep(const struct engine *engine, const struct instr *instr) {

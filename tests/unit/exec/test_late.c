@@ -41,6 +41,7 @@ static const char *const lines[] = {
     "adamw",
     "--model resnet8 " IMAGES "--steps 4 --micro-batches 2 --recompute always:block",
     "--model resnet8 " IMAGES "--steps 3 --deal 2x1 --sync-bn",
+    "--model resnet8 " IMAGES "--steps 3 --deal 2x2 --sync-bn",
     "--model resnet8 " IMAGES "--steps 3 --deal 2x2 --sum tree",
     "--model gpt2-nano --data synthetic:kind=text,seq=16,vocab=200,count=8,test_count=4 --batch 4 "
     "--steps 3 --dtype bf16"};
