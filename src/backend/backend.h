@@ -178,7 +178,7 @@ struct backend {
 
     const struct backend_reach *reach; /* see reach.h; NULL: no rank reaches another's memory */
     const struct backend_watch *watch; /* see watch.h; NULL: nothing to see */
-    const struct backend_blend *blend; /* see blend.h; NULL: no replicas train apart here */
+    const struct backend_blend *blend; /* see blend.h */
 };
 
 /* Local. A registered backend by name, or NULL; all of them, NULL last. */

@@ -77,6 +77,7 @@ static enum status move_piece(struct engine *engine, struct plane_group *group) 
     const struct broadcast_run *run = &engine->broadcast;
     char *data = staging_of(engine)->data;
     struct plane_op op = {.kind = PLANE_BROADCAST,
+                          .root = run->giver,
                           .data = {.dtype = DTYPE_U8,
                                    .data = in_place(engine) ? data + run->done : data,
                                    .count = (int64_t)run->piece}};
@@ -212,10 +213,13 @@ enum status run_STATS_ALL(struct engine *engine, const struct instr *instr) {
 
 /* One after the other gives its statistics; each adds them up, in the order of the members, so all
  * have the same bits. What is no f32, a count, is the first member's. */
-static void add_statistics(struct engine *engine) {
+static enum status add_statistics(struct engine *engine) {
     struct broadcast_run *run = &engine->broadcast;
     const struct state_layout *layout = engine->store->layout;
-    const char *given = statistics_of(engine)->data;
+    const struct elements *statistics = statistics_of(engine);
+    SCOPED_FREE char *given = mem_new(elements_bytes(statistics));
+    TRY(queues_await(engine));
+    TRY(device_copy_out(engine->plan->device, given, statistics->data, elements_bytes(statistics)));
     for (int b = 0; b < layout->buffer_count; b++) {
         const struct state_item *item = &layout->buffers[b];
         if (!state_holds(item)) continue;
@@ -229,12 +233,14 @@ static void add_statistics(struct engine *engine) {
         for (int64_t i = 0; i < item->count / (int64_t)sizeof *sum; i++)
             sum[i] = run->giver ? sum[i] + from[i] : from[i];
     }
+    return STATUS_OK;
 }
 
-static void take_mean(struct engine *engine, int members) {
+static enum status take_mean(struct engine *engine, int members) {
     const struct state_layout *layout = engine->store->layout;
-    char *mean = statistics_of(engine)->data;
-    memcpy(mean, engine->broadcast.sum, elements_bytes(statistics_of(engine)));
+    const struct elements *statistics = statistics_of(engine);
+    SCOPED_FREE char *mean = (char *)engine->broadcast.sum;
+    engine->broadcast.sum = NULL;
     for (int b = 0; b < layout->buffer_count; b++) {
         const struct state_item *item = &layout->buffers[b];
         float *values = (float *)(void *)(mean + item->begin);
@@ -242,15 +248,15 @@ static void take_mean(struct engine *engine, int members) {
         for (int64_t i = 0; i < item->count / (int64_t)sizeof *values; i++)
             values[i] = values[i] / (float)members;
     }
-    free(engine->broadcast.sum);
-    engine->broadcast.sum = NULL;
+    return device_copy_in(engine->plan->device, statistics->data, mean, elements_bytes(statistics));
 }
 
 /* The own statistics are among what the others have given by then. */
-static void give_own(struct engine *engine, const struct comm_group *group) {
-    if (comm_group_member(group) == engine->broadcast.giver)
-        memcpy(statistics_of(engine)->data, engine->own_statistics,
-               elements_bytes(statistics_of(engine)));
+static enum status give_own(struct engine *engine, const struct comm_group *group) {
+    const struct elements *statistics = statistics_of(engine);
+    if (comm_group_member(group) != engine->broadcast.giver) return STATUS_OK;
+    return device_copy_in(engine->plan->device, statistics->data, engine->own_statistics,
+                          elements_bytes(statistics));
 }
 
 enum status run_STATS_MEAN(struct engine *engine, const struct instr *instr) {
@@ -267,18 +273,17 @@ enum status run_STATS_MEAN(struct engine *engine, const struct instr *instr) {
         struct broadcast_run *run = &engine->broadcast;
         TRY(go_on(engine, instr, &done));
         if (!done) return STATUS_OK;
-        add_statistics(engine);
+        TRY(add_statistics(engine));
         if (run->giver + 1 == comm_group_count(group)) break;
         int next = run->giver + 1;
         void *sum = run->sum;
         begin(engine, true);
         engine->broadcast.giver = next;
         engine->broadcast.sum = sum;
-        give_own(engine, group);
+        TRY(give_own(engine, group));
         done = false;
     }
-    take_mean(engine, comm_group_count(group));
-    return STATUS_OK;
+    return take_mean(engine, comm_group_count(group));
 }
 
 void engine_forget_own(struct engine *engine) {

@@ -574,7 +574,6 @@ enum status resolve_run(struct options *options, const struct model *model,
     TRY(resolve_apart(options, &config));
     TRY(resolve_freeze(options, &config));
     TRY(resolve_machine(&resolve));
-    TRY(resolve_own_memory(&config));
     TRY(resolve_epoch(&resolve));
     resolve_length(&resolve);
     TRY(resolve_rate(&resolve));

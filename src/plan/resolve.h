@@ -65,10 +65,8 @@ enum status resolve_overlap(struct options *options, struct run_config *config);
 /* Local. --freeze: the same. */
 enum status resolve_freeze(const struct options *options, struct run_config *config);
 
-/* Local. The same where replicas have parameters of their own between averages. Then, with the
- * device known: whether it can train so. */
+/* Local. The same where replicas have parameters of their own between averages. */
 enum status resolve_apart(struct options *options, struct run_config *config);
-enum status resolve_own_memory(const struct run_config *config);
 
 /* Local. The communicator of several ranks, where all are on one machine or spread over several:
  * --comm, and what `auto` means. */

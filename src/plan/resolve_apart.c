@@ -1,8 +1,7 @@
 /* Strategies whose replicas have parameters of their own between averages: what cannot go with them
- * is refused with a way out, and what follows from them is decided. Also which devices train so. */
+ * is refused with a way out, and what follows from them is decided. */
 #include <string.h>
 
-#include "backend/backend.h"
 #include "base/log.h"
 #include "plan/resolve.h"
 
@@ -38,15 +37,5 @@ enum status resolve_apart(struct options *options, struct run_config *config) {
     TRY(check_options(options, config));
     config->outer = outer_of(options);
     config->drop_last = options->drop_last = true; /* replicas take samples alike */
-    return STATUS_OK;
-}
-
-enum status resolve_own_memory(const struct run_config *config) {
-    const struct backend *backend = backend_find(config->device);
-    if (config->apart && !backend->blend)
-        return fail(STATUS_USAGE,
-                    "--device %s: replicas that train apart (--sync %s) need a device with the "
-                    "host's memory so far\n  --device cpu, or --sync allreduce",
-                    config->device, config->sync);
     return STATUS_OK;
 }

@@ -2,7 +2,7 @@
 #
 #     awk -f tests/equal/cells.awk [-v set=cover] [-v device=ref] src/program/pipeline.def
 #
-# Cells of the device late (tests/late) are held against ref, whose kernels it has.
+# Cells of the device late (tests/late) are held against ref, whose kernels it has; so are its own trainings of one device.
 #
 # Schedules are the rows of pipeline.def, so a new one has its cells at once. All cells: schedules x stages and replicas x
 # micro-batches x models, the further rows of extras(), those of print_bare(), print_overlaps() and the few of print_large(). set=cover: those that together have every pair of values of two
@@ -81,7 +81,12 @@ function cell(schedule, stages, replicas, micros, model, many, one, left, chunks
         " --micro-batches " micros (many ? " " many : "")
     if (driven[schedule] && replicas > 1) return line " | refused"
     if (!fits(chunks_each ? chunks_each : chunks[schedule], stages, model, many)) return line " | refused"
-    return line " | " common (device == "late" ? "ref" : device) " --deal " replicas "x" micros (one ? " " one : "")
+    one = " --deal " replicas "x" micros (one ? " " one : "")
+    if (device == "late" && !(common one in alone)) {
+        alone[common one]
+        deals[++deal_count] = "1 " common device one " | " common "ref" one
+    }
+    return line " | " common (device == "late" ? "ref" : device) one
 }
 
 # --- what all cells are made of: columns 1 schedule, 2 grid, 3 micro-batches, 4 model ---
@@ -281,10 +286,10 @@ function print_overlaps(    i, j, grid, part, way, models, count) {
 # step is one that averages, or not.
 function apart(schedule, stages, replicas, micros, every, steps, model, many, one,    batch, line) {
     batch = batch_of(replicas, micros)
-    line = "--model " model " --data " data_of(model, 4 * batch) " --steps " steps " --drop-last --device " device
-    print stages * replicas " " line " --batch " batch " --strategy diloco --schedule " schedule (stages > 1 ? " --stages " stages " --replicas " replicas : "") \
-        " --micro-batches " micros " --sync-every " every (many ? " " many : "") " | " (device == "late" || device == "cuda" ? "refused" : \
-        "replay " line " --batch " batch / replicas " --deal 1x" micros (one ? " " one : ""))
+    line = "--model " model " --data " data_of(model, 4 * batch) " --steps " steps " --drop-last --device "
+    print stages * replicas " " line device " --batch " batch " --strategy diloco --schedule " schedule (stages > 1 ? " --stages " stages " --replicas " replicas : "") \
+        " --micro-batches " micros " --sync-every " every (many ? " " many : "") " | replay " line (device == "late" ? "ref" : device) \
+        " --batch " batch / replicas " --deal 1x" micros (one ? " " one : "")
 }
 
 function print_apart(    i, j, way, other, models, count) {
@@ -354,4 +359,5 @@ END {
     print_large()
     print_overlaps()
     print_apart()
+    for (i = 1; i <= deal_count; i++) print deals[i]
 }

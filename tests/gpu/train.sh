@@ -78,6 +78,24 @@ for way in "1f1b --comm peer" "1f1b --comm shm" "zbv --comm peer" "interleaved -
     done
 done
 
+# Versions of parameters, replicas that train apart, virtual time: the same bits however ranks are started and reach one another.
+for strategy in "pipedream --stages 2" "pipedream-2bw --stages 2 --micro-batches 2" "diloco --sync-every 3"; do
+    want=
+    for way in "threads --comm peer" "processes --comm peer" "processes --comm shm" "threads --clock virtual"; do
+        train many --model resnet20 $images --steps 8 --drop-last -n 2 --deterministic on --spawn $way --strategy $strategy
+        [ -n "$want" ] || want=$(hash_of many.out)
+        [ -n "$want" ] && [ "$(hash_of many.out)" = "$want" ]
+        ok $? "2 ranks, $strategy, $way: the same bits ($want)" many.out
+    done
+done
+rows() { grep '"kind":"train"' "$1/metrics.jsonl" | sed 's/"unix_s":[0-9.]*//' >"$1.rows"; }
+for n in 1 2; do
+    train clock$n --model resnet20 $images --steps 8 -n 2 --strategy 1f1b --stages 2 --micro-batches 4 --clock virtual --hetero base=1ms,slow=0:2
+    rows clock$n
+done
+[ -s clock1.rows ] && cmp -s clock1.rows clock2.rows && [ "$(hash_of clock1.out)" = "$(hash_of clock2.out)" ]
+ok $? "virtual time repeats: rows and parameters are the same" clock2.out
+
 # NCCL adds two terms as we do.
 train deal --model resnet20 $images --steps 8 --deal 2x1
 for way in ddp zero3; do

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "backend/blend.h"
 #include "backend/host.h"
 #include "backend/registry.h"
 #include "base/log.h"
@@ -132,6 +133,23 @@ static enum status late_array_add(struct device *device, const struct elements *
                                   const struct elements *from, struct stream *stream) {
     return array(device, stream, (struct late_op){.array = ADD, .into = *into, .of = *from});
 }
+
+static enum status late_blend(struct device *device, const struct elements *into, float keep,
+                              const struct elements *from, float share, struct stream *stream) {
+    return array(device, stream,
+                 (struct late_op){.array = BLEND,
+                                  .into = *into,
+                                  .number = keep,
+                                  .of = from ? *from : (struct elements){0},
+                                  .share = share});
+}
+
+static enum status late_swap(struct device *device, const struct elements *one,
+                             const struct elements *other, struct stream *stream) {
+    return array(device, stream, (struct late_op){.array = SWAP, .into = *one, .of = *other});
+}
+
+static const struct backend_blend blends = {.blend = late_blend, .swap = late_swap};
 
 static enum status late_array_squares(struct device *device, const struct elements *of,
                                       double *sums, struct stream *stream) {
@@ -297,4 +315,5 @@ const struct backend backend_late = {
     .event_ns = host_event_ns,
     .reach = &late_reach,
     .watch = &late_watch,
+    .blend = &blends,
 };

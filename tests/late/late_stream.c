@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "backend/blend.h"
 #include "backend/watch.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -73,6 +74,10 @@ static enum status run_array(struct device *ref, const struct late_op *op) {
     case COPY: return table->array_copy(ref, op->to, op->from, op->bytes, NULL);
     case FILL: return table->array_fill(ref, &op->into, (float)op->number, NULL);
     case ADD: return table->array_add(ref, &op->into, &op->of, NULL);
+    case BLEND:
+        return table->blend->blend(ref, &op->into, (float)op->number, op->of.data ? &op->of : NULL,
+                                   (float)op->share, NULL);
+    case SWAP: return table->blend->swap(ref, &op->into, &op->of, NULL);
     case SQUARES: return table->array_squares(ref, &op->of, op->to, NULL);
     case SUM: return table->array_sum(ref, op->from, (int64_t)op->bytes, op->to, NULL);
     case DECIDE:

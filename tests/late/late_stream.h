@@ -30,14 +30,14 @@ struct late_op {
     struct kernel *kernel;
     void *in[OP_MAX_IN], *out[OP_MAX_OUT], *scratch;
     /* Of arrays and copies: which, and its operands. */
-    enum { COPY, FILL, ADD, SQUARES, SUM, DECIDE, CHECK_FINITE, UPDATE, TREE } array;
+    enum { COPY, FILL, ADD, BLEND, SWAP, SQUARES, SUM, DECIDE, CHECK_FINITE, UPDATE, TREE } array;
     struct tree_terms *tree; /* owned */
     struct optim_limits limits;
     void *to, *flag;
     const void *from;
     size_t bytes;
     struct elements into, of;
-    double number;
+    double number, share;
     struct optim_update update;
     struct optim_step step;
     /* Of a wait. */

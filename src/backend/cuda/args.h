@@ -66,6 +66,16 @@ struct cuda_array_add {
     struct cuda_reals into, from;
     int64_t count;
 };
+/* into = keep * into + share * from; from.data NULL: keep * into. */
+struct cuda_array_blend {
+    struct cuda_reals into, from;
+    int64_t count;
+    float keep, share;
+};
+struct cuda_array_swap {
+    struct cuda_reals one, other;
+    int64_t count;
+};
 struct cuda_squares {
     struct cuda_reals of;
     int64_t count, block; /* NORM_BLOCK */

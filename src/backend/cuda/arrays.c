@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "backend/blend.h"
 #include "backend/cuda/cuda.h"
 #include "backend/host.h"
 #include "base/log.h"
@@ -82,6 +83,25 @@ enum status cuda_array_check(struct device *device, const struct elements *of, i
     return cuda_launch_elements(cuda_device_of(device), CUDA_KERNEL_array_check, of->count, &args,
                                 cuda_stream_of(stream));
 }
+
+static enum status array_blend(struct device *device, const struct elements *into, float keep,
+                               const struct elements *from, float share, struct stream *stream) {
+    struct cuda_array_blend args = {reals(into), from ? reals(from) : (struct cuda_reals){0},
+                                    into->count, keep, share};
+    TRY(cuda_enter(cuda_device_of(device)));
+    return cuda_launch_elements(cuda_device_of(device), CUDA_KERNEL_array_blend, into->count, &args,
+                                cuda_stream_of(stream));
+}
+
+static enum status array_swap(struct device *device, const struct elements *one,
+                              const struct elements *other, struct stream *stream) {
+    struct cuda_array_swap args = {reals(one), reals(other), one->count};
+    TRY(cuda_enter(cuda_device_of(device)));
+    return cuda_launch_elements(cuda_device_of(device), CUDA_KERNEL_array_swap, one->count, &args,
+                                cuda_stream_of(stream));
+}
+
+const struct backend_blend cuda_blend = {.blend = array_blend, .swap = array_swap};
 
 /* --- updates --- */
 

@@ -9,6 +9,21 @@ KERNEL_OF(array_add, cuda_array_add) {
     EACH(i, a.count) put(a.into, i, get(a.into, i) + get(a.from, i));
 }
 
+KERNEL_OF(array_blend, cuda_array_blend) {
+    EACH(i, a.count) {
+        float kept = a.keep * get(a.into, i);
+        put(a.into, i, a.from.data ? kept + a.share * get(a.from, i) : kept);
+    }
+}
+
+KERNEL_OF(array_swap, cuda_array_swap) {
+    EACH(i, a.count) {
+        float kept = get(a.one, i);
+        put(a.one, i, get(a.other, i));
+        put(a.other, i, kept);
+    }
+}
+
 /* The fixed tree, as comm/tree_sum.c has it. Sums of 1, 2, 4 ... neighbours wait in a stack, the largest first, as the ones of
  * a binary number: a term that comes is added to those that are as large as itself. What is left at the end are the odd last
  * ones, which are carried up. */

@@ -422,4 +422,5 @@ const struct backend backend_cuda = {
     .event_ns = cuda_event_ns,
     .reach = &cuda_reach,
     .watch = &cuda_watch,
+    .blend = &cuda_blend,
 };

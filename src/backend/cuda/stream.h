@@ -15,6 +15,7 @@ struct event {
 };
 
 extern const struct backend_reach cuda_reach; /* reach.c */
+extern const struct backend_blend cuda_blend; /* arrays.c */
 
 /* watch.c: what NVML tells of this process and the device. A device is open from cuda_watch_open to
  * cuda_watch_close; what memory_new gave and took back, of all devices of the process; what was
