@@ -247,14 +247,21 @@ function print_bare(    a) {
     print_bare_of("auto", 2, " --virtual 2")
 }
 
+# Rows of bert that are long enough for replicas to have unequal counts of labels: one to three in a row.
+function unequal(line) {
+    gsub(/seq=16,vocab=200,predictions=3/, "seq=28,vocab=200,predictions=4", line)
+    return line
+}
+
 # Strategies whose steps overlap: a replay of the papers' rules by one device (replay.c). There is no short last step and no
 # clipping. Steps are so many that numbers 2S to 4S are not drained, which the simulator's mean is of.
 function overlap(schedule, stages, replicas, micros, model, many, one,    batch, common) {
     batch = batch_of(replicas, micros)
-    common = "--model " model " --data " data_of(model, 8 * batch) " --batch " batch " --steps " 5 * stages + 2 " --device "
-    many = stages * replicas " " common device " --strategy " schedule " --stages " stages " --replicas " replicas \
+    common = "--model " model " --data " data_of(model, 8 * batch) " --steps " 5 * stages + 2 " --device "
+    many = stages * replicas " " common device " --batch " batch " --strategy " schedule " --stages " stages " --replicas " replicas \
         " --micro-batches " micros (many ? " " many : "")
-    return many " | replay " common (device == "late" ? "ref" : device) " --drop-last --clip 0 --deal " replicas "x" micros (one ? " " one : "")
+    return many " | replay " common (device == "late" ? "ref" : device) " --batch " batch / replicas " --drop-last --clip 0 --deal 1x" \
+        micros (one ? " " one : "")
 }
 
 function print_overlaps(    i, j, grid, part, way, models, count) {
@@ -276,6 +283,10 @@ function print_overlaps(    i, j, grid, part, way, models, count) {
     print overlap("pipedream-2bw", 1, 2, 3, "mlp", "", "")
     print overlap("pipedream", 3, 1, 1, "bert-tiny", "--untie", "--untie")
     print overlap("pipedream-2bw", 2, 2, 2, "gpt2-nano", "--untie --clock virtual", "--untie")
+    print unequal(overlap("pipedream", 2, 2, 1, "bert-tiny", "--untie", "--untie"))
+    print unequal(overlap("pipedream", 3, 2, 1, "bert-tiny", "--untie --vertical-sync --clock virtual", "--untie"))
+    print unequal(overlap("pipedream-2bw", 3, 2, 3, "bert-tiny", "--untie --optimizer adam", "--untie --optimizer adam"))
+    print unequal(overlap("pipedream-2bw", 2, 2, 2, "bert-tiny", "--untie --dropout 0.2", "--untie --dropout 0.2"))
     tied = overlap("pipedream", 2, 1, 1, "gpt2-nano", "", "")
     sub(/ \| .*/, " | refused", tied)
     print tied
@@ -287,7 +298,7 @@ function print_overlaps(    i, j, grid, part, way, models, count) {
 function apart(schedule, stages, replicas, micros, every, steps, model, many, one,    batch, line) {
     batch = batch_of(replicas, micros)
     line = "--model " model " --data " data_of(model, 4 * batch) " --steps " steps " --drop-last --device "
-    print stages * replicas " " line device " --batch " batch " --strategy diloco --schedule " schedule (stages > 1 ? " --stages " stages " --replicas " replicas : "") \
+    return stages * replicas " " line device " --batch " batch " --strategy diloco --schedule " schedule (stages > 1 ? " --stages " stages " --replicas " replicas : "") \
         " --micro-batches " micros " --sync-every " every (many ? " " many : "") " | replay " line (device == "late" ? "ref" : device) \
         " --batch " batch / replicas " --deal 1x" micros (one ? " " one : "")
 }
@@ -300,12 +311,12 @@ function print_apart(    i, j, way, other, models, count) {
     for (i = 1; i <= count; i++)
         for (j = 0; j < 6; j++) {
             if (set == "cover" && (i + j) % 3 != 0) continue
-            apart("single", 1, 2 + j % 3, 1 + i % 2, 2 + i % 3, 7, models[i], way[j], other[j])
-            if (i != 2 || j < 3) apart(j % 2 ? "gpipe" : "1f1b", 2, 2, 3, 3, 6, models[i], way[j], other[j])
+            print apart("single", 1, 2 + j % 3, 1 + i % 2, 2 + i % 3, 7, models[i], way[j], other[j])
+            if (i != 2 || j < 3) print apart(j % 2 ? "gpipe" : "1f1b", 2, 2, 3, 3, 6, models[i], way[j], other[j])
         }
-    apart("single", 1, 3, 1, 1, 5, "resnet8", way[2], "")
-    apart("interleaved", 2, 2, 4, 4, 5, "vit-micro", "", "")
-    apart("zbv", 2, 2, 4, 2, 5, "gpt2-nano", "", "")
+    print apart("single", 1, 3, 1, 1, 5, "resnet8", way[2], "")
+    print apart("interleaved", 2, 2, 4, 4, 5, "vit-micro", "", "")
+    print apart("zbv", 2, 2, 4, 2, 5, "gpt2-nano", "", "")
 }
 
 # Stages that a rank has, from the schedule's own file.

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "exec/engine.h"
+#include "plan/plan_auto.h"
 
 void replay_note(const struct plan *plan, struct replay_rule *rule) {
     const struct state_layout *layout = plan->store;
@@ -67,21 +68,84 @@ static int final_gradient(const struct plan *plan) {
     return 0;
 }
 
-struct repeated {
-    const struct plan *plan;
-    const struct replay_rule *rule;
+enum status replay_open(struct plan *plan, const struct replay_rule *rule, int replica,
+                        struct train_state *state, struct engine **out) {
+    struct run_config config = plan->config;
+    config.batch = rule->batch;
+    config.steps_per_epoch = rule->steps_per_epoch;
+    plan_configure(plan, &config);
+    plan->train_loader.batch = rule->batch;
+    plan->train_loader.replicas = rule->replicas;
+    plan->train_loader.first_micro = replica * config.micro_batches;
+    plan->train_loader.micro_count = config.micro_batches;
+    *state = train_fresh();
+    struct engine_config engine = {.plan = plan, .state = state};
+    return engine_open(&engine, out);
+}
+
+float replay_sum(float *term, int count) {
+    while (count > 1) {
+        for (int i = 0; i < count / 2; i++) term[i] = term[2 * i] + term[2 * i + 1];
+        if (count % 2) term[count / 2] = term[count - 1];
+        count = count / 2 + count % 2;
+    }
+    return term[0];
+}
+
+struct replica {
+    struct train_state state;
     struct engine *engine;
     struct store *store;
-    int params, states, state_count; /* arrays of the store */
-    struct tensors *version;         /* [steps + 1]: after so many updates */
-    struct tensors *state;           /* of the optimizer, as they are now */
 };
 
-static enum status set_step(struct repeated *replay, int64_t step) {
-    for (int p = 0; p < replay->store->layout->param_count; p++)
-        TRY(store_put(replay->store, replay->params, p,
-                      replay->version[version_read(replay->rule, p, step)].item[p]));
+struct repeated {
+    struct plan *plan;
+    const struct replay_rule *rule;
+    struct replica *replica; /* the first one also keeps the parameters and updates them */
+    struct store *store;     /* its own */
+    int params, grads, states, state_count; /* arrays of the store */
+    struct tensors *version;                /* [steps + 1]: after so many updates */
+    struct tensors *state;                  /* of the optimizer, as they are now */
+};
+
+/* All replicas do it with the same versions. */
+static enum status run_step(struct repeated *replay, int64_t step, struct answer *out, double *lr) {
+    struct step_result result;
+    *out = (struct answer){0};
+    for (int r = 0; r < replay->rule->replicas; r++) {
+        struct store *store = replay->replica[r].store;
+        for (int p = 0; p < store->layout->param_count; p++)
+            TRY(store_put(store, replay->params, p,
+                          replay->version[version_read(replay->rule, p, step)].item[p]));
+        TRY(engine_step(replay->replica[r].engine, &result));
+        out->loss += result.loss / replay->rule->replicas;
+    }
+    *lr = result.lr;
     return STATUS_OK;
+}
+
+static void add_gradients(const struct tensors *part, int replicas, int64_t count, int param) {
+    SCOPED_FREE float *term = MEM_ARRAY(float, replicas);
+    for (int64_t i = 0; i < count; i++) {
+        for (int r = 0; r < replicas; r++)
+            term[r] = ((float *)part[r].item[param])[i] * (1 / (float)replicas);
+        ((float *)part[0].item[param])[i] = replay_sum(term, replicas);
+    }
+}
+
+/* Into the first replica's buffer. The mean is exact for 2 and 4 replicas, whose parts are the
+ * same however they are divided. */
+static enum status mean_gradients(struct repeated *replay) {
+    const struct state_layout *layout = replay->store->layout;
+    int replicas = replay->rule->replicas;
+    SCOPED_FREE struct tensors *part = MEM_ARRAY(struct tensors, replicas);
+    if (replicas == 1) return STATUS_OK;
+    for (int r = 0; r < replicas; r++) part[r] = take(replay->replica[r].store, replay->grads);
+    for (int p = 0; p < layout->param_count; p++)
+        add_gradients(part, replicas, shape_count(&layout->params[p].type.shape), p);
+    enum status status = put(replay->store, replay->grads, &part[0]);
+    for (int r = 0; r < replicas; r++) drop(replay->store, &part[r]);
+    return status;
 }
 
 /* The gradients of the step lie in their buffer. */
@@ -102,40 +166,48 @@ static enum status update(struct repeated *replay, int64_t step, double lr) {
 }
 
 static enum status run_steps(struct repeated *replay, struct answer *out) {
-    struct step_result result = {0};
+    double lr = 0;
     replay->version[0] = take(replay->store, replay->params);
     for (int s = 0; s < replay->state_count; s++)
         replay->state[s] = take(replay->store, replay->states + s);
     for (int64_t t = 0; t < replay->plan->config.steps; t++) {
-        TRY(set_step(replay, t));
-        TRY(engine_step(replay->engine, &result));
-        TRY(update(replay, t, result.lr));
+        TRY(run_step(replay, t, out, &lr));
+        TRY(mean_gradients(replay));
+        TRY(update(replay, t, lr));
     }
-    *out = (struct answer){.loss = result.loss};
-    TRY(engine_param_hash(replay->engine, &out->params));
+    TRY(engine_param_hash(replay->replica[0].engine, &out->params));
     return store_buffer_hash(replay->store, &out->buffers);
 }
 
-enum status replay_train(const struct plan *plan, const struct replay_rule *rule,
-                         struct answer *out) {
-    struct train_state state = train_fresh();
-    struct engine_config config = {.plan = plan, .state = &state};
-    struct repeated replay = {.plan = plan, .rule = rule};
-    enum status status = engine_open(&config, &replay.engine);
-    if (status == STATUS_OK) {
-        const struct state_layout *layout = plan->store;
-        replay.store = engine_store(replay.engine);
-        replay.params = state_array(layout, ARRAY_PARAM, 0);
-        replay.states = layout->first[ARRAY_STATE];
-        replay.state_count = layout->optimizer->state_count;
-        replay.version = MEM_ARRAY(struct tensors, plan->config.steps + 1);
-        replay.state = MEM_ARRAY(struct tensors, replay.state_count + 1);
-        status = run_steps(&replay, out);
-        for (int64_t t = 0; t <= plan->config.steps; t++) drop(replay.store, &replay.version[t]);
-        for (int s = 0; s < replay.state_count; s++) drop(replay.store, &replay.state[s]);
-        free(replay.version);
-        free(replay.state);
+static enum status train(struct repeated *replay, struct answer *out) {
+    const struct state_layout *layout = replay->plan->store;
+    int64_t steps = replay->plan->config.steps;
+    replay->store = replay->replica[0].store;
+    replay->params = state_array(layout, ARRAY_PARAM, 0);
+    replay->grads = state_array(layout, ARRAY_GRAD, final_gradient(replay->plan));
+    replay->states = layout->first[ARRAY_STATE];
+    replay->state_count = layout->optimizer->state_count;
+    replay->version = MEM_ARRAY(struct tensors, steps + 1);
+    replay->state = MEM_ARRAY(struct tensors, replay->state_count + 1);
+    enum status status = run_steps(replay, out);
+    for (int64_t t = 0; t <= steps; t++) drop(replay->store, &replay->version[t]);
+    for (int s = 0; s < replay->state_count; s++) drop(replay->store, &replay->state[s]);
+    free(replay->version);
+    free(replay->state);
+    return status;
+}
+
+enum status replay_train(struct plan *plan, const struct replay_rule *rule, struct answer *out) {
+    struct repeated replay = {
+        .plan = plan, .rule = rule, .replica = MEM_ARRAY(struct replica, rule->replicas)};
+    enum status status = STATUS_OK;
+    for (int r = 0; r < rule->replicas && status == STATUS_OK; r++) {
+        struct replica *replica = &replay.replica[r];
+        status = replay_open(plan, rule, r, &replica->state, &replica->engine);
+        if (status == STATUS_OK) replica->store = engine_store(replica->engine);
     }
-    engine_close(&replay.engine);
+    if (status == STATUS_OK) status = train(&replay, out);
+    for (int r = 0; r < rule->replicas; r++) engine_close(&replay.replica[r].engine);
+    free(replay.replica);
     return status;
 }

@@ -55,16 +55,6 @@ static enum status give(const struct replica *replica, const float *from) {
     return STATUS_OK;
 }
 
-/* Level by level neighbours are added, an odd last one is carried up. */
-static float in_tree(float *term, int count) {
-    while (count > 1) {
-        for (int i = 0; i < count / 2; i++) term[i] = term[2 * i] + term[2 * i + 1];
-        if (count % 2) term[count / 2] = term[count - 1];
-        count = count / 2 + count % 2;
-    }
-    return term[0];
-}
-
 /* --- the formulas --- */
 
 /* d = mean(common - w_r); v = m v + d; common -= lr (d + m v). */
@@ -78,7 +68,7 @@ static enum status outer_step(struct local *local) {
             term[r] = local->common[i] - local->replica[r].value[i];
             plain += (double)local->replica[r].value[i] / rule->replicas;
         }
-        float delta = in_tree(term, rule->replicas) * part;
+        float delta = replay_sum(term, rule->replicas) * part;
         if (rule->outer_momentum > 0) {
             local->momentum[i] = rule->outer_momentum * local->momentum[i] + delta;
             delta = delta + rule->outer_momentum * local->momentum[i];
@@ -104,7 +94,7 @@ static enum status give_mean(struct local *local) {
     }
     for (int64_t i = 0; i < local->count && !same; i++) {
         for (int r = 0; r < replicas; r++) local->sum[r] = local->replica[r].value[i];
-        local->common[i] = in_tree(local->sum, replicas) * (1 / (float)replicas);
+        local->common[i] = replay_sum(local->sum, replicas) * (1 / (float)replicas);
     }
     if (same) return STATUS_OK;
     return give(&local->replica[0], local->common);
@@ -135,22 +125,9 @@ static enum status give_mean_buffers(struct local *local) {
 
 /* --- the training --- */
 
-/* A device that loads what one replica of several has. */
 static enum status open_replica(struct local *local, int number) {
-    const struct replay_rule *rule = local->rule;
-    struct plan *plan = local->plan;
     struct replica *replica = &local->replica[number];
-    struct run_config config = plan->config;
-    config.batch = rule->batch;
-    config.steps_per_epoch = rule->steps_per_epoch;
-    plan_configure(plan, &config);
-    plan->train_loader.batch = rule->batch;
-    plan->train_loader.replicas = rule->replicas;
-    plan->train_loader.first_micro = number * config.micro_batches;
-    plan->train_loader.micro_count = config.micro_batches;
-    replica->state = train_fresh();
-    struct engine_config engine = {.plan = plan, .state = &replica->state};
-    TRY(engine_open(&engine, &replica->engine));
+    TRY(replay_open(local->plan, local->rule, number, &replica->state, &replica->engine));
     replica->value = MEM_ARRAY(float, local->count);
     return take(replica);
 }
