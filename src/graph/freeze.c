@@ -25,7 +25,7 @@ enum status freeze_check(const struct graph *graph, const char *name) {
 
 int freeze_stages(const struct ranges *ranges) {
     int stage = 0;
-    if (ranges->graph->frozen == 0) return 0;
+    if (ranges->graph->frozen == 0 || !ranges->graph->training) return 0;
     for (; stage < ranges->stage_count; stage++) {
         struct node_range nodes = ranges_find(ranges, stage, SEGMENT_ALL, PHASE_BACKWARD);
         if (nodes.begin < nodes.end) break;

@@ -12,6 +12,7 @@
 #include "planned/events.h"
 #include "planned/weigher.h"
 #include "record/trace.h"
+#include "sync/sync.h"
 
 enum { BEST = 10, FALLBACK_LIBRARY_BYTES = 24 << 20 };
 
@@ -96,6 +97,21 @@ static void set_memory(struct planned_search *search) {
 
 /* --- the search --- */
 
+/* What a step of theirs sends is not what the next one sends. */
+static enum status refuse_apart(const struct options *options) {
+    const struct strategy *strategy =
+        option_is_given(options, OPTION_strategy) ? strategy_find(options->strategy) : NULL;
+    bool named = option_is_given(options, OPTION_sync);
+    const struct sync_policy *policy = named      ? sync_find(options->sync)
+                                       : strategy ? sync_find(strategy->sync)
+                                                  : NULL;
+    if (!policy || !policy->apart) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "--%s %s: replicas train apart, which plan does not search\n"
+                "  simulate forecasts it for a grid that is given",
+                named ? "sync" : "strategy", named ? options->sync : options->strategy);
+}
+
 static enum status refuse_costs(const struct options *options) {
     static const enum option_id others[] = {OPTION_delay, OPTION_hetero, OPTION_deal,
                                             OPTION_program};
@@ -105,6 +121,7 @@ static enum status refuse_costs(const struct options *options) {
                         "--%s fixes a plan or its times: plan has nothing to search with it\n"
                         "  explain and simulate take it",
                         option_rows[others[i]].name);
+    TRY(refuse_apart(options));
     if (strcmp(options->clock, "virtual") != 0) return STATUS_OK;
     return fail(STATUS_USAGE, "--clock virtual is of a run: plan forecasts the wall clock\n"
                               "  --cluster describes devices of one's own");

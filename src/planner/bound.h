@@ -1,87 +1,66 @@
 /* What no plan of a candidate can be better than. Private to src/planner.
  *
- * Sums of the cost module's answers for the stages, by what every program keeps to: a rank runs one
- * computation at a time; stage s begins a step after the first forward of the stages before it, and
- * the step does not end before the last backward of these; gradients are summed over replicas once
- * the last micro-batch has them. They are not forecasts: what waits for what otherwise, copies that
- * wait and buckets that come late only make a step longer. Memory: parameters, their gradients and
+ * Sums of the cost module's answers for the stages of one pipeline, by what every program keeps to:
+ * a rank runs one computation at a time; a stage waits for the stages before it, and the first
+ * stage for the last backward of those behind it; gradients are summed over replicas once the last
+ * micro-batch has them, then updated, then gathered where they are sliced; and the next step
+ * begins when all ranks have ended their passes. What waits for what otherwise, copies that wait
+ * and buckets that come late only make a step longer. Memory: parameters, their gradients and
  * optimizer state, and what one micro-batch keeps.
  *
- * Stages are cut as a plan cuts them. What depends on the size of the micro-batch alone is made
- * once for it, and what depends on the cut once for each cut. */
+ * Three of them, each dearer and closer than the one before: by the whole model; by the cut, in
+ * whatever order a schedule runs; by that order. Stages are cut as a plan cuts them. */
 #ifndef PLANNER_BOUND_H
 #define PLANNER_BOUND_H
 
-/* On 4 of 200 random clusters a bound was above the simulated step, by up to 8%. Until the reason
- * is found, bounds are taken that much lower. */
-#define PLANNER_MARGIN 0.9
-
+#include "planner/lane.h"
 #include "planner/planner.h"
+#include "planner/split.h"
 #include "planner/trial.h"
-
-/* A size of micro-batches. */
-struct planner_graph {
-    int64_t samples;
-    const struct graph *graph;
-    struct cost_table table;
-    double least_ns, least_forward_ns; /* of the whole model, on the fastest class */
-    struct planner_split **split;      /* by number of stages and balance */
-};
-
-/* A cut of it into stages. Times are per class and stage: [class * count + stage]. */
-struct planner_split {
-    int graph, count;
-    int8_t balance;
-    bool again; /* another balance has the same cuts */
-    struct partition partition;
-    double *forward, *input, *weight;
-    size_t *kept_bytes, *param_bytes, *largest_bytes; /* per stage; of a parameter of it */
-};
-
-/* Computations in the order of a schedule, without what its program adds to them. */
-struct planner_order_key {
-    const struct planner_split *split;
-    int schedule, stages, micro_batches, replicas, again, block;
-};
-struct planner_ordered {
-    struct planner_order_key key;
-    double total_ns, first_ns; /* all positions; the first one, which begins the next step */
-    int64_t kept_bytes;        /* most of a position, where forward is not run again */
-    double *late_ns;           /* per stage: when its last weight gradients begin; owned */
-};
 
 struct planner_bounds {
     const struct planner_input *input;
     const struct run_config *base; /* of one rank */
-    struct plan_pool *pool;
-    struct costs costs; /* without a crowd */
-    int classes;
-    struct planner_graph *graph;
-    int graph_count;
-    size_t graph_capacity;
-    struct planner_split **split;
-    int split_count;
-    size_t split_capacity;
-    struct planner_ordered *ordered;
-    int ordered_count;
-    size_t ordered_capacity;
-    int layers;          /* of the model */
-    double bucket_bytes; /* at most, of its parameters */
+    struct planner_splits splits;
+    struct planner_layout **layout; /* by stages and replicas; NULL: none yet */
+    struct planner_lane lane, worst;
+    double bucket_bytes; /* at most, of a bucket of the model's parameters */
 };
 
-/* Local. The caller frees the bounds with planner_bounds_free; pool and configuration outlive them.
- */
+/* Local. Of a model with so many layers and parameters. The caller frees the bounds with
+ * planner_bounds_free; pool and configuration outlive them. */
 void planner_bounds_new(const struct planner_input *input, const struct run_config *base,
-                        struct plan_pool *pool, struct planner_bounds *out);
+                        struct plan_pool *pool, int layers, int64_t elements,
+                        struct planner_bounds *out);
 void planner_bounds_free(struct planner_bounds *bounds);
 
 /* Local. A first bound, without a cut. */
 enum status planner_bound_whole(struct planner_bounds *bounds, struct planner_row *row);
-/* Local. A better one, by the stages. `same`: another balance makes the same cut. */
-enum status planner_bound_stages(struct planner_bounds *bounds, struct planner_row *row,
-                                 bool *same);
+/* Local. A better one, by the stages. */
+enum status planner_bound_stages(struct planner_bounds *bounds, struct planner_row *row);
 /* Local. A third one, by the order of its schedule, or by what auto chose (else NULL). */
 enum status planner_bound_order(struct planner_bounds *bounds, const struct planner_auto *chosen,
                                 struct planner_row *row);
+/* Local. Whether another balance, that is looked at before its own, cuts the model alike. */
+enum status planner_is_again(struct planner_bounds *bounds, const struct planner_choice *choice,
+                             bool *again);
+
+/* --- what bounds have in common --- */
+
+/* Local. The frame of a choice that has chunks; where auto finds the shape `v_shape` says it. */
+enum status planner_frame_of(struct planner_bounds *bounds, const struct planner_choice *choice,
+                             bool v_shape, struct planner_frame *out);
+/* Local. A step in whatever order, by the pipeline for which that is longest: it is in
+ * bounds->worst then. */
+double planner_frame_ns(struct planner_bounds *bounds, const struct planner_frame *frame);
+/* Local. When forward of a stage may begin whose parameters, and those before them, are gathered so
+ * long after the update. */
+double planner_lane_gathered(const struct planner_lane *lane, int stage, double gathered);
+/* Local. Micro-batches that run forward once more. */
+double planner_run_again(const struct planner_choice *choice);
+bool planner_overlaps(const struct planner_choice *choice);
+/* Local. The least that ranks store of their parameters, and what the fullest keeps of activations.
+ */
+int64_t planner_bytes_with(const struct planner_frame *frame, int64_t kept);
 
 #endif

@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "graph/layers.h"
-#include "plan/buckets.h"
 #include "planner/bound.h"
 #include "planner/list.h"
 #include "planner/trial.h"
@@ -127,8 +126,10 @@ static void remove_top(struct search *search) {
 static void refine(struct search *search, int64_t at) {
     struct planner_row *row = &search->rows.item[at];
     bool same = false, first = search->level[at]++ == LEVEL_WHOLE;
-    enum status status = first ? planner_bound_stages(&search->bounds, row, &same)
-                               : planner_bound_order(&search->bounds, NULL, row);
+    enum status status = first ? planner_is_again(&search->bounds, &row->choice, &same) : STATUS_OK;
+    if (status == STATUS_OK && !same)
+        status = first ? planner_bound_stages(&search->bounds, row)
+                       : planner_bound_order(&search->bounds, NULL, row);
     row->over_bytes = planner_over(search->input, &row->choice, row->peak_bytes);
     if (status != STATUS_OK)
         row->state = PLANNER_REFUSED;
@@ -171,8 +172,8 @@ static void look(struct search *search, int64_t at) {
     } else {
         double bound = row->step_ns;
         planner_try(search->input, search->pool, &search->autos, row);
-        CHECK(row->state != PLANNER_TIMED || bound <= row->step_ns * (1 + 1e-9),
-              "a bound of %g ns, and a step takes %g ns", bound, row->step_ns);
+        if (row->state == PLANNER_TIMED && bound > search->result->closest_bound * row->step_ns)
+            search->result->closest_bound = bound / row->step_ns;
         search->level[at] = LEVEL_TIMED;
         search->result->planned++;
     }
@@ -273,10 +274,10 @@ static void take_rows(struct search *search) {
 static enum status search_with(struct search *search, const struct run_config *base) {
     const struct planner_input *input = search->input;
     const struct graph *graph;
-    planner_bounds_new(input, base, search->pool, &search->bounds);
     TRY(plan_pool_graph(search->pool, base, base->batch, &graph));
-    int layers = search->bounds.layers = count_layers(graph);
-    search->bounds.bucket_bytes = (double)buckets_most_bytes(graph_param_elements(graph));
+    int layers = count_layers(graph);
+    planner_bounds_new(input, base, search->pool, layers, graph_param_elements(graph),
+                       &search->bounds);
     TRY(planner_list(input, layers, &search->rows));
     TRY(fill_heap(search));
     search_all(search);

@@ -96,6 +96,7 @@ struct planner_result {
     int best_of[PLANNER_KINDS]; /* row of the best of each kind; -1: none fits, or there is none */
     bool batch_norm;            /* the model has statistics of micro-batches */
     bool uses_all;              /* some candidate has all ranks */
+    double closest_bound;       /* the largest part of a timed step that its bound was: at most 1 */
     int64_t nearest_batch;      /* else: with which one would; 0: with none */
 };
 

@@ -19,6 +19,7 @@ struct run {
     double *free_at, *busy; /* per position */
     double *first;          /* per position: begin of its first computation */
     int *next;              /* per position: index in its order */
+    bool *added;            /* per stage: it has weight gradients to add to */
     int *ready, ready_count; /* positions to be run */
     bool *listed;            /* per position: is among them */
 };
@@ -58,6 +59,8 @@ static struct run run_new(const struct replay *of) {
     run.ahead = not_yet(cells);
     run.back = not_yet(cells);
     for (int d = 0; d < 2; d++) run.link[d] = MEM_ARRAY(double, run.stages);
+    run.added = MEM_ARRAY(bool, run.stages);
+    for (int p = 0; of->start && p < positions; p++) run.free_at[p] = of->start[p];
     for (int p = positions - 1; p >= 0; p--) wake(&run, p);
     return run;
 }
@@ -65,7 +68,7 @@ static struct run run_new(const struct replay *of) {
 static void run_free(struct run *run) {
     void *const parts[] = {run->position, run->forward, run->input,   run->ahead, run->back,
                            run->link[0],  run->link[1], run->free_at, run->busy,  run->first,
-                           run->next,     run->ready,   run->listed};
+                           run->next,     run->ready,   run->listed,  run->added};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) free(parts[i]);
 }
 
@@ -75,7 +78,7 @@ double replay_message(const struct replay_costs *costs, int from, int to, double
     if (!costs->latency) return ready + costs->hop;
     if (*free_at > ready) ready = *free_at;
     *free_at = ready + costs->moving[back][cut];
-    return *free_at + costs->latency[cut];
+    return *free_at + (back && costs->back_latency ? costs->back_latency : costs->latency)[cut];
 }
 
 /* When its neighbour `to` has what stage `from` made at `ended`. */
@@ -109,8 +112,9 @@ static double backward_ready(const struct run *run, int stage, int micro) {
 static double ready_at(const struct run *run, struct pipeline_op op) {
     if (op.op == INSTR_W) return run->input[cell(run, op.stage, op.micro)];
     if (op.op != INSTR_F) return backward_ready(run, op.stage, op.micro);
-    if (op.stage == 0) return 0;
-    return run->ahead[cell(run, op.stage - 1, op.micro)];
+    double whole = run->of->whole ? run->of->whole[op.stage] : 0;
+    if (op.stage == 0) return whole;
+    return later(whole, run->ahead[cell(run, op.stage - 1, op.micro)]);
 }
 
 static double cost_of(const struct replay_costs *costs, struct pipeline_op op) {
@@ -128,6 +132,14 @@ static double again_of(const struct run *run, struct pipeline_op op) {
     bool keeps = costs->again_keeps_last && op.micro == run->micros - 1;
     if (!costs->again || keeps || op.op == INSTR_F || op.op == INSTR_W) return 0;
     return costs->again[op.stage];
+}
+
+static double add_of(struct run *run, struct pipeline_op op) {
+    const double *add = run->of->costs->add;
+    if (!add || op.op == INSTR_F || op.op == INSTR_I) return 0;
+    double cost = run->added[op.stage] ? add[op.stage] : 0;
+    run->added[op.stage] = true;
+    return cost;
 }
 
 /* Marks it as ended and wakes whoever may wait for it. */
@@ -149,9 +161,11 @@ static void run_position(struct run *run, int position) {
         struct pipeline_op op = order->items[*next];
         double ready = ready_at(run, op);
         if (ready < 0) return;
-        double again = again_of(run, op), cost = cost_of(run->of->costs, op),
+        double again = again_of(run, op), cost = cost_of(run->of->costs, op) + add_of(run, op),
                begin = later(ready, run->free_at[position] + again);
         if (run->of->begin) run->of->begin[position][*next] = begin;
+        if (run->of->late && (op.op == INSTR_B || op.op == INSTR_W))
+            run->of->late[op.stage] = begin;
         if (*next == 0) run->first[position] = begin;
         run->busy[position] += again + cost;
         run->free_at[position] = begin + cost;
@@ -184,6 +198,8 @@ bool replay_run(const struct replay *replay, struct replay_times *times, struct 
     while (stuck < replay->shape->positions && run.next[stuck] == replay->orders[stuck].count)
         stuck++;
     bool done = stuck == replay->shape->positions;
+    for (int p = 0; replay->ended && p < replay->shape->positions; p++)
+        replay->ended[p] = run.free_at[p];
     if (done && times) *times = times_of(&run);
     if (!done && stop) *stop = (struct replay_stop){stuck, run.next[stuck]};
     return done;

@@ -21,6 +21,9 @@ struct replay_costs {
      * or back, holds its link for a time, so that the next one follows it, and then takes a
      * latency. */
     const double *latency, *moving[2];
+    const double *back_latency; /* of messages back, where it is another; else NULL */
+    /* Per stage: what weight gradients take besides, but for its first ones. NULL: nothing. */
+    const double *add;
 };
 /* Local. When a message between neighbouring stages on two positions has come, that is ready at
  * `ready`; `free_at` is when its link is free, and is moved on. */
@@ -32,7 +35,13 @@ struct replay {
     const struct pipeline_order *orders; /* per position */
     const struct replay_costs *costs;
     bool one_backward_at_a_time; /* see struct pipeline_schedule */
-    double *const *begin;        /* per position and computation, filled in; NULL: not wanted */
+    /* What is there only some time after the begin: a position, per position; the parameters that
+     * forward of a stage reads, per stage. NULL: all at once. */
+    const double *start, *whole;
+    /* Filled in; NULL: not wanted. */
+    double *const *begin; /* per position and computation */
+    double *ended;        /* per position: its last computation */
+    double *late;         /* per stage: begin of its last weight gradients */
 };
 
 struct replay_times {

@@ -219,13 +219,13 @@ void ranking_json(const struct planned_search *search, FILE *out) {
     for (int i = search->fitting; i < result->timed && i < search->fitting + SHOWN; i++)
         json_array_append_new(rows, row_json(search, &result->row[i]));
     json_t *root =
-        json_pack("{s:i, s:I, s:I, s:i, s:I, s:I, s:i, s:I, s:o, s:o, s:s, s:s}", "ranks",
+        json_pack("{s:i, s:I, s:I, s:i, s:I, s:I, s:i, s:I, s:f, s:o, s:o, s:s, s:s}", "ranks",
                   search->input.ranks, "batch", (json_int_t)search->options.batch, "candidates",
                   (json_int_t)result->row_count, "simulated", result->timed, "too_large",
                   (json_int_t)result->too_large, "refused", (json_int_t)result->refused, "idle",
                   search->input.ranks - first->choice.ranks, "nearest_batch",
-                  (json_int_t)result->nearest_batch, "rows", rows, "families",
-                  families_json(search), "command", train, "forecast", simulate);
+                  (json_int_t)result->nearest_batch, "closest_bound", result->closest_bound, "rows",
+                  rows, "families", families_json(search), "command", train, "forecast", simulate);
     json_print(root, JSON_REAL_PRECISION(12), out);
     json_decref(root);
     free(train);

@@ -54,11 +54,17 @@ grep -q "ranks 2 to 2" idle || say "idle ranks are not named"
 # Batch norm.
 "$STRETTO" plan --model resnet8 --batch 8 -n 2 | grep -q "other statistics" || say "rows with other statistics look alike"
 
+# What is frozen is an option like the others.
+ends 0 plan --model resnet8 --batch 8 -n 2 --freeze 1 --stages 1
+ends 0 explain --model resnet8 --batch 8 -n 2 --freeze 1 --zero-stage 2 --recompute always:block
+
 # Refusals.
 answers 5 "nothing fits" plan --model vit-tiny --data synthetic -n 2 --memory-limit 20M
 grep -q "too much" err && grep -q "more" err || say "it is not said by how much, and what would fit: $(cat err)"
 answers 2 "--strategy gpipe and --stages 1" plan --model mlp -n 2 --strategy gpipe --stages 1
 answers 2 "--delay" plan --model mlp -n 2 --delay f=5ms
+answers 2 "--strategy diloco" plan --model mlp -n 2 --strategy diloco
+answers 2 "--sync local" plan --model mlp -n 2 --sync local
 answers 2 "two links" plan --model mlp --cluster 2x8:a100-40,nvlink
 answers 2 "is no class" plan --model mlp --cluster 8x1:a100,10gbe
 answers 2 "is no link" plan --model mlp --cluster 8x1:a100-40,10gb

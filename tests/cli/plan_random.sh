@@ -2,7 +2,8 @@
 # Random clusters and models: what plan recommends passes check and fits, and with up to 16 ranks a step of it runs in
 # virtual time. SEEDS first..last; plan_random_more.sh has more of them.
 . "$ROOT/tests/cli/lib.sh"
-: "${SEEDS:=1 2 3 4 5 6}"
+# Bounds of 124, 147, 169 and 193 were above their steps once.
+: "${SEEDS:=1 2 3 4 5 6 124 147 169 193}"
 
 cat >make.py <<'PY'
 import random, sys
@@ -31,6 +32,8 @@ for seed in $SEEDS; do
     code=$?
     [ $code = 5 ] && grep -q "nothing fits" err && continue
     [ $code = 0 ] || { say "seed $seed: plan $options: exit $code: $(cat err)"; continue; }
+    python3 -c 'import json, sys; sys.exit(json.load(open("plan.json"))["closest_bound"] > 1 + 1e-9)' ||
+        say "seed $seed: plan $options: a bound is above its step"
     command=$(python3 -c 'import json; print(json.load(open("plan.json"))["forecast"].split(" ", 2)[2])')
     ranks=$(python3 -c 'import json; print(json.load(open("plan.json"))["rows"][0]["ranks"])')
     eval "ends 0 check $command"

@@ -73,6 +73,8 @@ static void compare(const char *line, const char *cluster, int ranks, int64_t li
     cr_assert_eq(search(line, cluster, ranks, true, limit, &all), STATUS_OK);
     cr_expect_gt(all.result.planned, pruned.result.planned, "%s: nothing was pruned", line);
     cr_expect_eq(all.result.bounded, 0);
+    cr_expect_leq(all.result.closest_bound, 1 + 1e-9, "%s: a bound is %g of its step", line,
+                  all.result.closest_bound);
     int wanted = all.result.timed < 10 ? all.result.timed : 10;
     cr_assert_geq(pruned.result.timed, wanted);
     for (int i = 0; i < wanted; i++)
