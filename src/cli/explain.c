@@ -10,6 +10,7 @@
 #include "run/resume.h"
 #include "run/session.h"
 #include "run/start.h"
+#include "run/transition.h"
 #include "view/fit.h"
 
 static void print(const struct view_forecast *view) {
@@ -47,12 +48,14 @@ static enum status check_checkpoint(const struct planned_run *planned) {
     bool found;
     session_facts(&session);
     char *folder = folder_path(planned->options.out, "checkpoints");
+    enum status status = transition_plan(&session, folder);
     struct checkpoint_config config = {.folder = folder,
                                        .facts = session.facts,
                                        .fact_count = session.fact_count,
-                                       .plan = planned->plan};
-    enum status status = checkpoint_resume(&config, NULL, &state, &found);
+                                       .plan = session_plan(&session)};
+    if (status == STATUS_OK) status = checkpoint_resume(&config, NULL, &state, &found);
     if (status == STATUS_OK) status = session_check_step(&session, state.step);
+    transition_free(&session);
     summary_free(&session.summary);
     arena_free(&session.arena);
     free(session.folder);

@@ -538,6 +538,24 @@ enum status checkpoint_resume(const struct checkpoint_config *config, struct eng
     return status;
 }
 
+int64_t checkpoint_newest(const char *folder) {
+    struct steps list = {0};
+    int64_t newest = -1;
+    char unsaid[1];
+    log_capture(unsaid, sizeof unsaid);
+    if (!file_exists(folder) || list_steps(folder, &list) != STATUS_OK) list.count = 0;
+    for (size_t i = 0; i < list.count && newest < 0; i++) {
+        SCOPED_FREE char *one = step_folder(folder, list.step[i]);
+        struct manifest manifest;
+        if (check_whole(one, list.step[i], &manifest) != STATUS_OK) continue;
+        newest = list.step[i];
+        manifest_free(&manifest);
+    }
+    log_capture(NULL, 0);
+    free(list.step);
+    return newest;
+}
+
 bool checkpoint_is_ours(const char *folder) {
     struct steps list = {0};
     bool is = false;

@@ -55,6 +55,10 @@ enum status checkpoint_save(const struct checkpoint_config *config, struct engin
 enum status checkpoint_resume(const struct checkpoint_config *config, struct engine *engine,
                               struct checkpoint_state *state, bool *found);
 
+/* Local, blocking. The step of the newest whole one, or -1; says nothing of those passed over,
+ * which the resume does. */
+int64_t checkpoint_newest(const char *folder);
+
 /* Local, blocking. Whether a folder has a checkpoint of ours, whole or not: one with a manifest
  * that reads as one. Speaks only of a folder that cannot be read. */
 bool checkpoint_is_ours(const char *folder);

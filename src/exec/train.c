@@ -144,13 +144,20 @@ static enum status finish_step(struct run *run, bool *over) {
     return STATUS_OK;
 }
 
+/* The first step behind `step` before which the plan may change. */
+static int64_t plan_until(const struct run *run, int64_t step) {
+    const struct train_config *config = run->config;
+    if (!config->next_plan) return INT64_MAX;
+    return config->plan_until ? config->plan_until(config->context, step) : step + 1;
+}
+
 /* Whether something happens behind the steps so far that all of them must be finished for. */
 static bool pauses(const struct run *run) {
     const struct train_config *config = run->config;
     int64_t step = run->done->step;
     bool asked = run->agreed.save || cause_to_stop(run) != STOP_END;
     return asked || step == run->total || due(step, config->eval_every) ||
-           due(step, config->save_every) || config->next_plan ||
+           due(step, config->save_every) || step == plan_until(run, step - 1) ||
            engine_plan(*run->engine)->config.lr.policy == LR_RANGE;
 }
 
@@ -162,9 +169,11 @@ static int64_t earlier(int64_t pause, int64_t step, int64_t every) {
 /* The first step behind which something happens that is known beforehand. */
 static int64_t next_pause(const struct run *run) {
     const struct train_config *config = run->config;
-    int64_t step = run->done->step, pause = earlier(run->total, step, config->eval_every);
-    bool at_once = config->next_plan || engine_plan(*run->engine)->config.lr.policy == LR_RANGE;
-    return at_once ? step + 1 : earlier(pause, step, config->save_every);
+    int64_t step = run->done->step, pause = earlier(run->total, step, config->eval_every),
+            change = plan_until(run, step);
+    if (engine_plan(*run->engine)->config.lr.policy == LR_RANGE) return step + 1;
+    pause = earlier(pause, step, config->save_every);
+    return change < pause ? change : pause;
 }
 
 /* Enqueues one; as many as may be are under way until something must be known of them. */
@@ -190,20 +199,22 @@ static enum status one_step(struct run *run) {
 
 static enum status change_plan(struct run *run) {
     const struct train_config *config = run->config;
-    const struct plan *next =
-        config->next_plan ? config->next_plan(config->context, run->done->step) : NULL;
+    const struct plan *next = NULL;
+    int64_t begin = clock_ns();
+    if (config->next_plan) TRY(config->next_plan(config->context, run->done->step, &next));
     if (!next) return STATUS_OK;
     TRY(settle(run));
     TRY(engine_change_plan(run->engine, next));
     run->total = run->done->step + engine_steps_left(*run->engine);
-    return STATUS_OK;
+    if (!config->plan_changed) return STATUS_OK;
+    return config->plan_changed(config->context, run->done->step, clock_ns() - begin);
 }
 
 static enum status steps(struct run *run) {
     while (run->done->step < run->total && run->result.cause == STOP_END) {
+        TRY(change_plan(run));
         TRY(one_step(run));
         run->result.cause = cause_to_stop(run);
-        if (run->done->step < run->total && run->result.cause == STOP_END) TRY(change_plan(run));
     }
     if (run->done->step == run->total) run->result.cause = STOP_END;
     return run->result.cause == STOP_END ? STATUS_OK : save(run);

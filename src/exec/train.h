@@ -24,9 +24,13 @@ struct train_config {
     bool eval_at_end;
     int64_t deadline_ns; /* of clock_ns(): save and stop then; 0: none */
     struct checkpoint_config checkpoint;
-    /* Local, alike on all ranks: asked after each step for another plan to go on with, which must
-     * outlive the engine. NULL, of the function too: the same. */
-    const struct plan *(*next_plan)(void *context, int64_t steps);
+    /* Collective, alike on all ranks: asked before a step for another plan to go on with, which
+     * must outlive the engine; *out stays NULL: the same. NULL: there is one plan. */
+    enum status (*next_plan)(void *context, int64_t steps, const struct plan **out);
+    /* Local. The first step behind `steps` before which it can have one. NULL: any. */
+    int64_t (*plan_until)(void *context, int64_t steps);
+    /* Local. The engine has another plan, which took so long. NULL: nobody asks. */
+    enum status (*plan_changed)(void *context, int64_t steps, int64_t ns);
     void *context;
 };
 

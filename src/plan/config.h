@@ -8,6 +8,7 @@
 #include "model/model.h"
 #include "optim/optim.h"
 #include "plan/balance.h"
+#include "plan/freezing.h"
 #include "program/program.h"
 
 /* Of the optimizer that takes what replicas that train apart have learnt: nesterov, or (momentum 0)
@@ -53,7 +54,9 @@ struct run_config {
     bool apart;         /* replicas have parameters of their own */
     int sync_every;     /* ... steps from one average to the next, and: */
     struct outer_config outer;
-    int frozen;   /* blocks of the model, the first ones, that are not trained */
+    struct freezing_rule freezing; /* which blocks of the model are not trained, and when; */
+    int64_t freeze_every;          /* steps of one of its periods */
+    int frozen;                    /* blocks, the first ones, that are not trained in this plan */
     bool sync_bn; /* batch norm takes the statistics of all replicas; only with several */
 
     const struct optim_rule *optimizer;

@@ -106,6 +106,57 @@ void freezing_by_alpha(int blocks, struct freezing_share alpha, int periods, int
     free(all.limb);
 }
 
+/* --- rules --- */
+
+static bool read_number(const char **at, int *out) {
+    char *end;
+    long value = strtol(*at, &end, 10);
+    if (**at < '0' || **at > '9' || value > FREEZING_BLOCKS) return false;
+    *at = end;
+    *out = (int)value;
+    return true;
+}
+
+static enum status read_list(const char *text, struct freezing_rule *rule) {
+    char quoted[TEXT_QUOTED_BYTES];
+    const char *at = text;
+    int *list = rule->list;
+    do {
+        if (rule->count == FREEZING_LIST)
+            return fail(STATUS_USAGE, "--freeze has more than %d numbers\n  --freeze alpha=SHARE",
+                        FREEZING_LIST);
+        if (!read_number(&at, &list[rule->count]) || (*at && *at != ','))
+            return fail(STATUS_USAGE,
+                        "--freeze %s: expected numbers of blocks up to %d, as 9 or 0,4,7, or "
+                        "alpha=SHARE",
+                        text_quoted(text, quoted), FREEZING_BLOCKS);
+        int at_now = rule->count++;
+        if (at_now > 0 && list[at_now] < list[at_now - 1])
+            return fail(STATUS_USAGE, "--freeze %s: %d comes after %d, but what is frozen stays so",
+                        text_quoted(text, quoted), list[at_now], list[at_now - 1]);
+    } while (*at++ == ',');
+    if (list[rule->count - 1] > 0) return STATUS_OK;
+    return fail(STATUS_USAGE, "--freeze %s freezes nothing\n  leave it out",
+                text_quoted(text, quoted));
+}
+
+enum status freezing_rule_read(const char *text, struct freezing_rule *out) {
+    static const char alpha[] = "alpha=";
+    *out = (struct freezing_rule){0};
+    if (strncmp(text, alpha, strlen(alpha)) == 0)
+        return freezing_share_read(text + strlen(alpha), &out->alpha);
+    return read_list(text, out);
+}
+
+bool freezing_changes(const struct freezing_rule *rule) {
+    return rule->alpha.part > 0 ||
+           (rule->count > 1 && rule->list[rule->count - 1] != rule->list[0]);
+}
+
+int freezing_first(const struct freezing_rule *rule) {
+    return rule->count ? rule->list[0] : 0;
+}
+
 /* --- norm --- */
 
 int freezing_by_norm(int blocks, int before, int cap, const double *squares) {

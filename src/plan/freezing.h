@@ -29,6 +29,21 @@ void freezing_by_alpha(int blocks, struct freezing_share alpha, int periods, int
  * frozen blocks are not looked at. Of equal ones the first. */
 int freezing_by_norm(int blocks, int before, int cap, const double *squares);
 
+/* What --freeze says: a list, of which period t has item t and all later ones the last; or, where
+ * its share is above 0, the rule alpha. A list of one number is frozen from the start. */
+enum { FREEZING_LIST = 64, FREEZING_BLOCKS = 4096, FREEZING_PERIODS = 10000 };
+struct freezing_rule {
+    int list[FREEZING_LIST], count; /* none and no share: nothing is frozen */
+    struct freezing_share alpha;
+};
+/* Local. From "3", "0,4,7,9" or "alpha=1/3". STATUS_USAGE with the text and what is wrong. */
+enum status freezing_rule_read(const char *text, struct freezing_rule *out);
+
+/* Local. Whether more is frozen later than at first; how much is at first, which no rule needs the
+ * model for. */
+bool freezing_changes(const struct freezing_rule *rule);
+int freezing_first(const struct freezing_rule *rule);
+
 /* --- cuts by the number of parameters --- */
 
 /* Units that no cut divides, in the order of the model: their parameters. The first `frozen` of

@@ -511,6 +511,7 @@ static void resolve_length(struct resolve *resolve) {
     config->steps = by_epochs ? options->epochs * config->steps_per_epoch : options->steps;
     if (by_steps && options->steps < config->steps) config->steps = options->steps;
     if (config->forward) config->steps = 0;
+    config->freeze_every = resolve_period(config, options->freeze_every);
 }
 
 /* A range test begins at a rate so low that there is nothing to warm up for. */

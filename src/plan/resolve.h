@@ -43,9 +43,11 @@ enum status resolve_costs(const struct options *options, bool files, int local_r
 void resolve_limit(const struct costs *costs, struct run_config *config);
 
 /* Local. A configuration is const once it is resolved. These are of other runs: of another rank,
- * described only or not; with what auto may use of memory, or chose; and one to compare with, which
- * is described only and has no limit, so that nothing is refused. */
+ * described only or not; of another part of the run's course, likewise; with what auto may use of
+ * memory, or chose; and one to compare with, which is described only and has no limit, so that
+ * nothing is refused. */
 struct run_config resolve_for_rank(const struct run_config *config, int rank, bool dry);
+struct run_config resolve_for_frozen(const struct run_config *config, int frozen, bool dry);
 struct run_config resolve_for_limit(const struct run_config *config, int64_t memory_limit);
 struct run_config resolve_for_shape(const struct run_config *config, int chunks, bool v_shape);
 struct run_config resolve_to_compare(const struct options *options, const struct run_config *config,

@@ -9,6 +9,13 @@ struct run_config resolve_for_rank(const struct run_config *config, int rank, bo
     return other;
 }
 
+struct run_config resolve_for_frozen(const struct run_config *config, int frozen, bool dry) {
+    struct run_config other = *config;
+    other.frozen = frozen;
+    other.dry = dry;
+    return other;
+}
+
 struct run_config resolve_for_limit(const struct run_config *config, int64_t memory_limit) {
     struct run_config other = *config;
     other.memory_limit = memory_limit;

@@ -119,8 +119,11 @@ static enum status plan_once(struct planned_run *planned, const struct rank_info
     free(planned->position);
     planned->position = NULL;
     TRY(plan_new(config, given, &planned->plan));
+    course_free(&planned->course);
+    TRY(course_new(planned->plan, &planned->course));
     TRY(planned_estimate_memory(planned, info));
-    return speaks_for_all(planned, info) ? planned_estimate_positions(planned) : STATUS_OK;
+    if (speaks_for_all(planned, info)) TRY(planned_estimate_positions(planned));
+    return planned_count_course(planned);
 }
 
 /* What the choice did not count: of the process beside its arrays, known once there is a plan; and
@@ -209,6 +212,7 @@ struct rank_info planned_info_beside(const struct planned_run *first, int rank, 
 
 void planned_close(struct planned_run *planned) {
     plan_free(&planned->plan);
+    course_free(&planned->course);
     cost_free(&planned->costs);
     free(planned->position);
     free(planned->position_planning);

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/option.h"
 #include "launch/cores.h"
-#include "plan/plan.h"
+#include "plan/course.h"
 #include "planned/agreed_program.h"
 
 /* Which rank of how many this is; ranks of one process share a data set. */
@@ -39,7 +39,8 @@ struct planned_run {
     struct options options; /* with every default resolved; texts belong to the caller's options */
     struct dataset *dataset;
     bool owns_dataset;
-    struct plan *plan;        /* with the configuration of the run */
+    struct plan *plan; /* of the first part of the course, with the run's configuration */
+    struct course course;
     struct costs *costs;      /* that the options name */
     bool threads;             /* the ranks share this process */
     struct cores_share cores; /* of this host, as far as known */
@@ -85,6 +86,14 @@ void planned_probe_positions(struct planned_run *planned, const struct run_confi
                              const struct plan_given *given);
 /* Local. The predicted peaks of ranks at other positions of the pipeline. For planned_open. */
 enum status planned_estimate_positions(struct planned_run *planned);
+/* Local. Plans all other parts of the run's course, described only, and adds to the estimates what
+ * they take beyond the first. For planned_open. */
+enum status planned_count_course(struct planned_run *planned);
+/* Local. The plan of a part of the course, for the same ranks and communicator; `dry`: described
+ * only. The caller frees it, before the planned run is closed. */
+enum status planned_part(const struct planned_run *planned, const struct course_part *part,
+                         bool dry, struct plan **out);
+
 /* Local. What the rank at a position of a pipeline needs, as far as this process knows; what a rank
  * needs; the most that any rank needs. */
 size_t planned_position_bytes(const struct planned_run *planned, int position);

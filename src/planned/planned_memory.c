@@ -74,6 +74,7 @@ enum status planned_estimate_memory(struct planned_run *planned, const struct ra
 static void with_library(const struct planned_run *planned, struct memory_estimate *memory) {
     memory->library = planned->plan->memory.library;
     memory->trace = planned->plan->memory.trace;
+    memory->transition = planned->plan->memory.transition;
 }
 
 /* Drivers are alike, and stand behind the positions. */

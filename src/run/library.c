@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "run/library.h"
 #include "run/option_files.h"
+#include "run/transition.h"
 
 static void take_message(void *context, enum log_level level, const char *text) {
     static const int levels[] = {[LOG_ERROR] = STRETTO_LOG_ERROR,
@@ -238,6 +239,7 @@ enum status library_trains(const struct stretto_run *run, const char *call) {
 
 static enum status step_task(struct local_rank *rank, void *context) {
     struct step_result result, *out = context;
+    TRY(transition_step(rank->session));
     struct engine *engine = rank->session->engine;
     TRY(engine_step(engine, &result));
     bool ends = engine_steps_left(engine) == 0;

@@ -12,6 +12,7 @@
 #include "exec/versions.h"
 #include "run/library.h"
 #include "run/outputs.h"
+#include "run/transition.h"
 #include "tensor/safetensors.h"
 
 enum { CHECKPOINTS_KEPT = 2 };
@@ -351,10 +352,11 @@ int stretto_checkpoint(struct stretto_run *run, const char *folder) {
 
 static enum status resume_task(struct local_rank *rank, void *context) {
     struct checkpoint_call *call = context;
-    struct engine *engine = rank->session->engine;
     struct checkpoint_config config = checkpoint_of(rank, call);
     bool found = false;
-    TRY(engine_agree(rank->session->engine, engine_settle(engine)));
+    TRY(engine_agree(rank->session->engine, engine_settle(rank->session->engine)));
+    TRY(transition_resume(rank->session, config.folder));
+    struct engine *engine = rank->session->engine;
     TRY(checkpoint_resume(&config, engine, &rank->session->state.done, &found));
     if (rank->index == 0) call->found = found;
     return found ? engine_start(engine) : STATUS_OK;

@@ -75,7 +75,7 @@ static void measure_device(struct recorder *recorder, int next) {
     struct device_bytes bytes;
     recorder->device_at = next;
     if (last < 0 || recorder->steps_seen >= RECORDER_MEASURED_STEPS || !recorder->planned) return;
-    struct device *device = recorder->planned->plan->device;
+    struct device *device = recorder_plan(recorder)->device;
     if (!device->backend->apart) return;
     device->backend->memory_bytes(device, &bytes);
     recorder->device_bytes[last] = (double)(bytes.taken + bytes.libraries);
@@ -194,7 +194,7 @@ static void write_row(struct recorder *recorder, const struct metrics_row *row) 
 /* A few times a second: the driver means over that long itself. */
 static void sample_device(struct recorder *recorder) {
     enum { EVERY_NS = 200 * 1000 * 1000, HIGH = 95 };
-    struct device *device = recorder->planned->plan->device;
+    struct device *device = recorder_plan(recorder)->device;
     struct device_load *load = &recorder->device_load;
     int64_t now_ns = clock_ns();
     double busy, memory;

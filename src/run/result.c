@@ -105,6 +105,12 @@ static int64_t reduced_bytes(const struct session *session) {
     return pipelines_of(session_plan(session)) > 1 ? state_bytes(elements) : 0;
 }
 
+/* In the steps of this run, without what it took to start and to change the plan. */
+static int64_t sent_bytes(const struct session *session) {
+    uint64_t now = comm_sent_bytes(engine_comm(session->engine));
+    return (int64_t)(session->sent + now - session->sent_before);
+}
+
 void result_measure(struct session *session) {
     SCOPED(summary_free) struct summary timed = {0};
     summary_init(&timed);
@@ -119,11 +125,8 @@ void result_measure(struct session *session) {
         .load = recorder_load(&session->recorder),
         .step_flops =
             plan_step_flops(session_plan(session)) - plan_recompute_flops(session_plan(session)),
-        .predicted_bytes = (int64_t)plan_bytes(session_plan(session)),
-        .sent_bytes_per_step = steps > 0 ? (int64_t)(comm_sent_bytes(engine_comm(session->engine)) -
-                                                     session->sent_before) /
-                                               steps
-                                         : 0};
+        .predicted_bytes = (int64_t)plan_bytes(session->planned.plan),
+        .sent_bytes_per_step = steps > 0 ? sent_bytes(session) / steps : 0};
     hash_tensors(session, &session->figures);
     session->figures.peak_bytes = result_peak_bytes(session);
 }

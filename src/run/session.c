@@ -18,6 +18,7 @@
 #include "run/run_folder.h"
 #include "run/run_timeline.h"
 #include "run/session.h"
+#include "run/transition.h"
 #include "stretto.h"
 #include "view/explain.h"
 #include "view/view_forecast.h"
@@ -27,7 +28,8 @@ static bool first_rank(const struct session *session) {
 }
 
 const struct plan *session_plan(const struct session *session) {
-    return session->engine ? engine_plan(session->engine) : session->planned.plan;
+    if (session->engine) return engine_plan(session->engine);
+    return session->later ? session->later : session->planned.plan;
 }
 
 double session_wait_limit_s(const struct session *session) {
@@ -207,6 +209,7 @@ static enum status begin_folder(struct session *session, int64_t first_step) {
     if (!first_rank(session)) return STATUS_OK;
     TRY(write_texts(session));
     SCOPED_FREE char *line = command_line();
+    TRY(transition_begin(session, first_step));
     enum status status = history_open(session->folder, line, first_step, &session->history);
     session->recorder.history = session->history;
     session->recorder.begin_ns = session->begin_ns;
@@ -279,7 +282,7 @@ static enum status find_done(struct session *session, int64_t step) {
 }
 
 enum status session_open(struct session *session, enum status (*prepare)(void *session)) {
-    struct engine_config config = {.plan = session->planned.plan,
+    struct engine_config config = {.plan = session_plan(session),
                                    .state = &session->state,
                                    .meeting = session->meeting,
                                    .prepare = prepare,
@@ -303,6 +306,7 @@ static enum status prepare(struct session *session, const struct checkpoint_conf
     session->recorder.engine = &session->engine;
     session->state.observer = recorder_engine_observer(&session->recorder);
     TRY(session_open(session, predict));
+    if (session->planned.options.resume) TRY(transition_resume(session, checkpoint->folder));
     if (session->planned.options.resume) TRY(resume(session, checkpoint));
     if (session->done) return STATUS_OK;
     TRY(engine_start(session->engine));
@@ -349,6 +353,10 @@ static enum status train(struct session *session, const struct checkpoint_config
         .eval_at_end = options->eval_every.steps > 0 || options->eval_every.epochs > 0,
         .deadline_ns = limited ? session->begin_ns + (int64_t)(options->time_limit_s * 1e9) : 0,
         .checkpoint = *checkpoint,
+        .next_plan = session->planned.course.count > 1 ? transition_next : NULL,
+        .plan_until = transition_until,
+        .plan_changed = transition_done,
+        .context = session,
     };
     enum status status = train_all(&session->engine, &config, &observer, &session->result);
     if (status == STATUS_STOPPED) say_stopped(session);
@@ -471,6 +479,7 @@ void session_free(struct session *session) {
     recorder_free(&session->recorder);
     profiling_free(&session->profiling);
     engine_close(&session->engine);
+    transition_free(session);
     summary_free(&session->summary);
     history_free(&session->history);
     arena_free(&session->arena);

@@ -52,7 +52,10 @@ struct session {
     struct checkpoint_fact facts[CHECKPOINT_MAX_FACTS];
     int fact_count;
     struct arena arena;
+    struct plan *later, *before; /* of the part of the course that the run is at, where that is not
+                                    the first; of the part before, until it is left */
     uint64_t sent_before;        /* the first step: the start is no part of a step's bytes */
+    uint64_t sent;               /* in the steps of the parts before */
     enum status model_status;    /* of writing a model that no rank holds alone */
     struct rank_figures figures; /* of this rank */
     struct rank_figures *all;    /* of all ranks, once gathered */

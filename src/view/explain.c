@@ -398,6 +398,7 @@ void explain_print(const struct view_forecast *view, bool compares, FILE *out) {
     print_model(planned, out);
     print_training(planned, out);
     explain_freeze_print(planned->plan, out);
+    explain_course_print(planned, compares, out);
     print_ranks(planned, out);
     print_calls(planned, out);
     print_zero(planned->plan, out);

@@ -1,10 +1,14 @@
 /* See explain_freeze.h. */
 #include "view/explain_freeze.h"
 
+#include <string.h>
+
 #include "base/mem.h"
 #include "base/text.h"
 #include "graph/freeze.h"
+#include "plan/resolve.h"
 #include "view/explain.h"
+#include "view/view_forecast.h"
 
 /* Batch norms that take the running statistics in training. */
 static bool has_batch_norm(const struct graph *graph) {
@@ -49,6 +53,105 @@ void explain_freeze_print(const struct plan *plan, FILE *out) {
                  "%s is used in blocks that are trained, too: it is frozen there as well (--untie "
                  "gives the head weights of its own)",
                  tied);
+}
+
+/* --- the course --- */
+
+/* What a step takes with so many blocks frozen; each number of them is planned once. */
+struct frozen_costs {
+    const struct planned_run *planned;
+    double *step_ns; /* 0: not asked for yet */
+    int64_t *trained;
+};
+
+static enum status find_cost(struct frozen_costs *costs, int frozen) {
+    if (costs->trained[frozen]) return STATUS_OK;
+    struct planned_run other = *costs->planned;
+    struct course_part part = {.frozen = frozen};
+    struct view_forecast view;
+    TRY(planned_part(costs->planned, &part, true, &other.plan));
+    costs->trained[frozen] = freeze_trained_elements(other.plan->micro[0].graph);
+    enum status status = view_forecast_open(&other, false, &view);
+    if (status == STATUS_OK) costs->step_ns[frozen] = view.forecast.result.step;
+    if (status == STATUS_OK) view_forecast_close(&view);
+    plan_free(&other.plan);
+    return status;
+}
+
+static enum status course_ns(struct frozen_costs *costs, const struct course *course, double *ns) {
+    int64_t steps = costs->planned->plan->config.steps;
+    *ns = 0;
+    for (int i = 0; i < course->count; i++) {
+        int64_t begin = course->part[i].step,
+                end = i + 1 < course->count ? course->part[i + 1].step : steps;
+        TRY(find_cost(costs, course->part[i].frozen));
+        *ns += (double)(end - begin) * costs->step_ns[course->part[i].frozen];
+    }
+    return STATUS_OK;
+}
+
+static enum status print_parts(struct frozen_costs *costs, FILE *out) {
+    const struct course *course = &costs->planned->course;
+    struct text_table table = {.align = "rrrr"};
+    char text[TEXT_BYTES];
+    text_table_cell(&table, "from step"), text_table_cell(&table, "frozen blocks");
+    text_table_cell(&table, "trained parameters"), text_table_cell(&table, "step");
+    for (int i = 0; i < course->count; i++) {
+        int frozen = course->part[i].frozen;
+        TRY(find_cost(costs, frozen));
+        text_table_cell(&table, "%s", text_thousands(course->part[i].step + 1, text));
+        text_table_cell(&table, "%d", frozen);
+        text_table_cell(&table, "%s", text_thousands(costs->trained[frozen], text));
+        text_table_cell(&table, "%.2f ms", costs->step_ns[frozen] * 1e-6);
+    }
+    text_table_print(&table, EXPLAIN_NAME_COLUMNS, out);
+    text_table_free(&table);
+    return STATUS_OK;
+}
+
+/* Published runs took these shares. */
+static const struct freezing_share shares[] = {{1, 5}, {1, 4}, {1, 3}, {2, 5}, {1, 2}};
+enum { SHARES = sizeof shares / sizeof shares[0] };
+
+static enum status share_ns(struct frozen_costs *costs, struct freezing_share share, double *ns) {
+    SCOPED(course_free) struct course course = {0};
+    TRY(course_by_alpha(costs->planned->plan, share, &course));
+    return course_ns(costs, &course, ns);
+}
+
+static enum status print_shares(struct frozen_costs *costs, FILE *out) {
+    const struct course never = {.part = &(struct course_part){0}, .count = 1};
+    double whole, ns;
+    char times[SHARES * TEXT_BYTES] = "", text[TEXT_BYTES];
+    TRY(course_ns(costs, &never, &whole));
+    for (int i = 0; i < SHARES; i++) {
+        size_t used = strlen(times);
+        TRY(share_ns(costs, shares[i], &ns));
+        snprintf(times + used, sizeof times - used, "%s%d/%d %s (%.2fx)", i ? ", " : "",
+                 (int)shares[i].part, (int)shares[i].of, text_duration(ns * 1e-9, text),
+                 whole / ns);
+    }
+    text_row(out, "", EXPLAIN_NAME_COLUMNS,
+             "all steps, without evaluation: %s with nothing frozen; by alpha: %s",
+             text_duration(whole * 1e-9, text), times);
+    return STATUS_OK;
+}
+
+enum status explain_course_print(const struct planned_run *planned, bool forecasts, FILE *out) {
+    const struct course *course = &planned->course;
+    int blocks = freeze_blocks(planned->plan->micro[0].graph);
+    char steps[TEXT_BYTES];
+    if (course->count == 1) return STATUS_OK;
+    text_row(out, "course", EXPLAIN_NAME_COLUMNS,
+             "more blocks are frozen after every %s, up to %d of %d; the plan is made anew then",
+             text_count(planned->plan->config.freeze_every, "step", steps),
+             course->part[course->count - 1].frozen, blocks);
+    if (!forecasts) return STATUS_OK;
+    SCOPED_FREE double *step_ns = MEM_ARRAY(double, blocks + 1);
+    SCOPED_FREE int64_t *trained = MEM_ARRAY(int64_t, blocks + 1);
+    struct frozen_costs costs = {planned, step_ns, trained};
+    TRY(print_parts(&costs, out));
+    return planned->plan->config.freezing.alpha.part > 0 ? print_shares(&costs, out) : STATUS_OK;
 }
 
 json_t *explain_freeze_json(const struct plan *plan) {

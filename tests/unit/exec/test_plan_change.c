@@ -76,10 +76,11 @@ static bool goes_back(const struct member *member) {
 }
 
 /* After the second step, in the middle of an epoch; and back after the fourth. */
-static const struct plan *next_plan(void *context, int64_t steps) {
+static enum status next_plan(void *context, int64_t steps, const struct plan **out) {
     struct member *member = context;
-    if (steps != 2 && (steps != 4 || !goes_back(member))) return NULL;
-    return member->plan[++member->changes % 2].plan;
+    if (steps == 2 || (steps == 4 && goes_back(member)))
+        *out = member->plan[++member->changes % 2].plan;
+    return STATUS_OK;
 }
 
 static enum status train(struct member *member) {
@@ -257,9 +258,10 @@ struct switching {
     int64_t after;
 };
 
-static const struct plan *switch_plan(void *context, int64_t steps) {
+static enum status switch_plan(void *context, int64_t steps, const struct plan **out) {
     const struct switching *switching = context;
-    return steps == switching->after ? switching->to : NULL;
+    if (steps == switching->after) *out = switching->to;
+    return STATUS_OK;
 }
 
 static int64_t steps_of_two(const char *line, const char *other, int64_t after) {

@@ -192,3 +192,49 @@ Test(plan_freezing, every_group_has_a_unit) {
     bert.count = vit(1000, params);
     expect_cut(&bert, 4, (const int[]){7, 6, 6, 8}, 0);
 }
+
+/* --- what --freeze says --- */
+
+Test(plan_freezing, rules_are_numbers_or_a_share) {
+    struct freezing_rule rule;
+    cr_assert_eq(freezing_rule_read("0,4,7,7", &rule), STATUS_OK);
+    cr_expect(rule.count == 4 && rule.list[1] == 4 && rule.list[3] == 7 && rule.alpha.part == 0);
+    cr_expect(freezing_changes(&rule) && freezing_first(&rule) == 0);
+    cr_assert_eq(freezing_rule_read("9", &rule), STATUS_OK);
+    cr_expect(!freezing_changes(&rule) && freezing_first(&rule) == 9);
+    cr_assert_eq(freezing_rule_read("3,3", &rule), STATUS_OK);
+    cr_expect(!freezing_changes(&rule) && freezing_first(&rule) == 3);
+    cr_assert_eq(freezing_rule_read("alpha=1/3", &rule), STATUS_OK);
+    cr_expect(rule.count == 0 && rule.alpha.part == 1 && rule.alpha.of == 3);
+    cr_expect(freezing_changes(&rule) && freezing_first(&rule) == 0);
+}
+
+Test(plan_freezing, other_rules_are_refused) {
+    static const struct {
+        const char *text, *said;
+    } rows[] = {{"", "expected numbers of blocks"},
+                {"4,", "expected numbers of blocks"},
+                {",4", "expected numbers of blocks"},
+                {"-1", "expected numbers of blocks"},
+                {"1 2", "expected numbers of blocks"},
+                {"4097", "expected numbers of blocks"},
+                {"99999999999999999999", "expected numbers of blocks"},
+                {"0,4,3", "3 comes after 4"},
+                {"0", "freezes nothing"},
+                {"0,0", "freezes nothing"},
+                {"alpha=1", "alpha"},
+                {"alpha=", "alpha"},
+                {"alpha", "expected numbers of blocks"},
+                {"norm", "expected numbers of blocks"}};
+    char said[512], longer[400] = "0";
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct freezing_rule rule;
+        log_capture(said, sizeof said);
+        cr_expect_eq(freezing_rule_read(rows[i].text, &rule), STATUS_USAGE, "%s", rows[i].text);
+        cr_expect(strstr(said, rows[i].said), "%s: %s", rows[i].text, said);
+    }
+    struct freezing_rule rule;
+    for (int i = 0; i < FREEZING_LIST; i++) memcpy(longer + 1 + 2 * i, ",1", 3);
+    cr_expect_eq(freezing_rule_read(longer, &rule), STATUS_USAGE);
+    log_capture(NULL, 0);
+}

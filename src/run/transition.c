@@ -1,0 +1,164 @@
+/* See transition.h. The plan of a part is made when the part begins: of a run of weeks nobody needs
+ * those to come, and what is frozen later may be decided on the way. */
+#include "run/transition.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "graph/freeze.h"
+#include "plan/graphs.h"
+#include "program/program.h"
+
+static const struct course *course_of(const struct session *session) {
+    return &session->planned.course;
+}
+
+static bool is_first(const struct session *session) {
+    return comm_rank(engine_comm(session->engine)) == 0;
+}
+
+/* --- the next plan --- */
+
+struct plan_hashes {
+    uint64_t program, layouts;
+};
+
+/* The ranks compared those of the first plan as they joined. */
+static enum status compare_plans(struct session *session, const struct plan *plan) {
+    struct comm *comm = engine_comm(session->engine);
+    struct plan_hashes own = {.program = program_hash(plan->program)};
+    SCOPED_FREE struct plan_hashes *all = MEM_ARRAY(struct plan_hashes, comm_size(comm));
+    TRY(engine_agree(session->engine, graphs_layouts_hash(plan, &own.layouts)));
+    TRY(comm_exchange(comm_world(comm), &own, sizeof own, all));
+    for (int r = 1; r < comm_size(comm); r++)
+        if (memcmp(&all[r], &all[0], sizeof *all) != 0)
+            return fail(STATUS_USAGE,
+                        "ranks 0 and %d have planned the next part of the run differently: it has "
+                        "%d frozen blocks\n  start all ranks from one build, with the same options",
+                        r, plan->config.frozen);
+    return STATUS_OK;
+}
+
+static enum status open_part(struct session *session, const struct course_part *part) {
+    session->before = session->later;
+    session->later = NULL;
+    enum status status = planned_part(&session->planned, part, false, &session->later);
+    TRY(engine_agree(session->engine, status));
+    return compare_plans(session, session->later);
+}
+
+enum status transition_next(void *context, int64_t steps, const struct plan **out) {
+    struct session *session = context;
+    const struct course_part *part = course_at(course_of(session), steps);
+    if (part->frozen == session_plan(session)->config.frozen) return STATUS_OK;
+    TRY(open_part(session, part));
+    session->sent += comm_sent_bytes(engine_comm(session->engine)) - session->sent_before;
+    *out = session->later;
+    return STATUS_OK;
+}
+
+enum status transition_step(struct session *session) {
+    const struct plan *next = NULL;
+    int64_t steps = engine_next_step(session->engine), begin = clock_ns();
+    TRY(transition_next(session, steps, &next));
+    if (!next) return STATUS_OK;
+    TRY(engine_settle(session->engine));
+    TRY(engine_change_plan(&session->engine, next));
+    return transition_done(session, steps, clock_ns() - begin);
+}
+
+int64_t transition_until(void *context, int64_t steps) {
+    return course_until(course_of(context), steps);
+}
+
+void transition_free(struct session *session) {
+    plan_free(&session->before);
+    plan_free(&session->later);
+}
+
+/* --- what is told of it --- */
+
+static const struct graph *graph_of(const struct session *session) {
+    return session_plan(session)->micro[0].graph;
+}
+
+static void say_changed(const struct session *session, int64_t steps, int64_t ns) {
+    const struct graph *graph = graph_of(session);
+    char trained[TEXT_BYTES], all[TEXT_BYTES];
+    if (session->planned.options.quiet || session->planned.options.json) return;
+    log_note(
+        "step %lld: the first %d of %d blocks are frozen from here on; %s of %s parameters are "
+        "trained (changed in %.2f s)",
+        (long long)steps + 1, graph->frozen, freeze_blocks(graph),
+        text_thousands(freeze_trained_elements(graph), trained),
+        text_thousands(graph_param_elements(graph), all), (double)ns * 1e-9);
+}
+
+/* Rows of course.jsonl: steps count updates done before the part. */
+static void write_part(FILE *file, const struct session *session, const struct course_part *part,
+                       const struct plan *plan) {
+    const struct run_config *config = &plan->config;
+    fprintf(file,
+            "{\"step\":%lld,\"frozen\":%d,\"of\":%d,\"ranks\":%d,\"stages\":%d,\"replicas\":%d,"
+            "\"micro_batches\":%d,\"batch\":%lld}\n",
+            (long long)part->step, part->frozen, freeze_blocks(graph_of(session)), config->ranks,
+            config->grid.stages, config->grid.replicas, config->micro_batches,
+            (long long)config->batch);
+}
+
+static enum status write_course(const struct session *session, int64_t step) {
+    const struct course *course = course_of(session);
+    if (course->count == 1 || !session->folder || !is_first(session)) return STATUS_OK;
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *file = open_memstream(&text, &bytes);
+    CHECK(file, "no memory");
+    for (int i = 0; i < course->count && course->part[i].step <= step; i++)
+        write_part(file, session, &course->part[i], session_plan(session));
+    fclose(file);
+    SCOPED_FREE char *owned = text;
+    SCOPED_FREE char *path = folder_path(session->folder, "course.jsonl");
+    return file_write_text(path, owned);
+}
+
+enum status transition_begin(const struct session *session, int64_t step) {
+    return write_course(session, step);
+}
+
+enum status transition_done(void *context, int64_t steps, int64_t ns) {
+    struct session *session = context;
+    plan_free(&session->before);
+    session->sent_before = comm_sent_bytes(engine_comm(session->engine));
+    if (is_first(session)) say_changed(session, steps, ns);
+    return engine_agree(session->engine, write_course(session, steps));
+}
+
+/* --- resuming --- */
+
+/* A checkpoint is made by the plan of the step before it. */
+static const struct course_part *part_of(const struct session *session, int64_t step) {
+    return course_at(course_of(session), step > 0 ? step - 1 : 0);
+}
+
+enum status transition_plan(struct session *session, const char *checkpoints) {
+    if (course_of(session)->count == 1) return STATUS_OK;
+    const struct course_part *part = part_of(session, checkpoint_newest(checkpoints));
+    return planned_part(&session->planned, part, true, &session->later);
+}
+
+enum status transition_resume(struct session *session, const char *checkpoints) {
+    int64_t step = 0;
+    if (course_of(session)->count == 1) return STATUS_OK;
+    bool first = is_first(session);
+    if (first) step = checkpoint_newest(checkpoints);
+    TRY(engine_share_bytes(session->engine, first, &step, sizeof step));
+    if (step < 0) return STATUS_OK; /* there is none */
+    const struct course_part *part = part_of(session, step);
+    if (part->frozen == session_plan(session)->config.frozen) return STATUS_OK;
+    TRY(open_part(session, part));
+    engine_close(&session->engine);
+    return session_open(session, NULL);
+}
