@@ -26,6 +26,7 @@ struct rank_threads {
     rank_task *task;
     void *context;
     bool aborts;    /* one that fails tells the others, which would wait for it */
+    int ready;      /* threads that have begun */
     int64_t number; /* of tasks so far */
     int pending;
     int64_t openings;   /* of communicators by rank 0 */
@@ -55,6 +56,8 @@ static void *work(void *argument) {
     struct rank_threads *threads = rank->threads;
     int64_t number = 0;
     pthread_mutex_lock(&threads->lock);
+    threads->ready++;
+    pthread_cond_broadcast(&threads->news);
     for (;;) {
         while (threads->number == number) pthread_cond_wait(&threads->news, &threads->lock);
         number = threads->number;
@@ -149,6 +152,15 @@ enum status rank_threads_comm(struct rank_threads *threads, int rank, const stru
 
 /* --- opening and closing --- */
 
+/* Planning forks (what an instruction set does, what ranks take): a thread that is still beginning
+ * may hold a lock of an allocator, which nobody would give back in the child. */
+static void await_ready(struct rank_threads *threads) {
+    pthread_mutex_lock(&threads->lock);
+    while (threads->ready < threads->started - !threads->apart)
+        pthread_cond_wait(&threads->news, &threads->lock);
+    pthread_mutex_unlock(&threads->lock);
+}
+
 enum status rank_threads_open(int count, bool apart, struct rank_threads **out) {
     struct rank_threads *threads = MEM_NEW(struct rank_threads);
     *threads = (struct rank_threads){.count = count,
@@ -165,6 +177,7 @@ enum status rank_threads_open(int count, bool apart, struct rank_threads **out) 
         status = thread_start(&threads->rank[r].thread, work, &threads->rank[r]);
         threads->started += status == STATUS_OK;
     }
+    await_ready(threads);
     *out = threads;
     if (status != STATUS_OK) rank_threads_close(out);
     return status;
