@@ -71,6 +71,8 @@ static int final_gradient(const struct plan *plan) {
 enum status replay_open(struct plan *plan, const struct replay_rule *rule, int replica,
                         struct train_state *state, struct engine **out) {
     struct run_config config = plan->config;
+    CHECK(config.replicas == 1, "a device replays one replica, and its plan has %d",
+          config.replicas);
     config.batch = rule->batch;
     config.steps_per_epoch = rule->steps_per_epoch;
     plan_configure(plan, &config);

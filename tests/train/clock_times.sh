@@ -18,11 +18,11 @@ for costs in "" "--hetero base=1ms,slow=1:2,transient=0.3:500us,link=0:1:200us:1
         for grid in 2x1 2x2; do
             stages=${grid%x*} replicas=${grid#*x} more=0
             case $schedule in
-            pipedream*) # steps overlap: a mean of steps, and a replay of the rule
+            pipedream*) # steps overlap: a mean of steps, and a replay of the rule, of which a replica is one device
                 micros=1
                 [ "$schedule" = pipedream ] || micros=4
                 long="${common%3}12"
-                echo "$((stages * replicas)) $long --strategy $schedule --stages $stages --replicas $replicas --micro-batches $micros --clock virtual $costs | replay $long --drop-last --clip 0 --deal ${replicas}x$micros"
+                echo "$((stages * replicas)) $long --strategy $schedule --stages $stages --replicas $replicas --micro-batches $micros --clock virtual $costs | replay ${long% --batch 16*} --batch $((16 / replicas)) --steps 12 --drop-last --clip 0 --deal 1x$micros"
                 continue
                 ;;
             esac
