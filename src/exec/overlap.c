@@ -263,12 +263,20 @@ static void decide(struct engine *engine, const struct step *step,
     run->end = last + 1;
 }
 
+/* It shares nothing, but on a device that is apart it is known when the host has awaited it. The
+ * messages of the next step are to bring it to the stage before. */
+static enum status await_norm(struct engine *engine) {
+    struct posted *norm = &engine->posted[engine->map.first[RESOURCE_NORM]];
+    return norm->instr ? posted_await(engine, norm) : STATUS_OK;
+}
+
 enum status overlap_tell(struct engine *engine, struct step *step) {
     struct overlap_run *run = &engine->overlap;
     struct step_request others;
     double norm;
     struct step *before = step_before(engine, step);
     if (engine->plan->program->ahead == 0) return STATUS_OK;
+    TRY(await_norm(engine));
     if (before && before->normed && overlap_norm(engine, before, &norm))
         TRY(speakers_tell(engine, before));
     if (!speakers_have_rows(engine)) return STATUS_OK;

@@ -205,6 +205,9 @@ static enum status take_until(struct speakers *speakers, int replica, int64_t st
 enum status speakers_settle(struct engine *engine, int64_t step) {
     struct speakers *speakers = engine->speakers;
     if (!speakers) return STATUS_OK;
+    CHECK(!is_speaker(engine) || speakers->told == step,
+          "step %lld was not told of, but %lld is over", (long long)speakers->told,
+          (long long)step - 1);
     for (int r = 1; speakers->rows && r < speakers->replicas; r++)
         TRY(take_until(speakers, r, step));
     for (int i = 0; i < SPEAKERS_SENT; i++) TRY(comm_wait(&speakers->sending[i]));
@@ -243,6 +246,7 @@ enum status speakers_hear(struct engine *engine, int64_t step,
     while (speakers->heard < step) {
         void *message;
         struct verdict verdict;
+        TRY(posted_move(engine, true)); /* others may wait for what has not left this device */
         TRY(comm_channel_receive(speakers->hears, &message));
         memcpy(&verdict, message, sizeof verdict);
         TRY(comm_channel_release(speakers->hears));

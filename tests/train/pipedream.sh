@@ -66,3 +66,6 @@ code=$?
 grep -q 'staleness was 2,1,0 .* it is 0 now: bits may differ' out || { echo "the change of strategy is not told"; cat out; exit 1; }
 "$STRETTO" train --resume --quiet --out pipedreamstages3-threads --steps 48 --strategy pipedream --stages 2 --micro-batches 1 >out 2>&1 || { cat out; exit 1; }
 grep -q 'staleness was 0 .* it is 1,0 now' out || { echo "nor the change back"; cat out; exit 1; }
+# Where a device works as late as it may, norms and losses still come with the messages of the next step.
+(cd "$ROOT" && awk -f tests/equal/cells.awk -v device=late src/program/pipeline.def) | grep -e '--model mlp .*--strategy pipedream.*--replicas [23]' | head -n 4 >cells
+[ -s cells ] && "$ROOT/$B/equal" -l 300 <cells >out 2>&1 || { echo "replicas on the device late"; cat out; exit 1; }
