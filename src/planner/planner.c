@@ -75,7 +75,7 @@ static int by_rank(const void *a, const void *b) {
 
 /* --- the heap --- */
 
-enum level { LEVEL_WHOLE, LEVEL_STAGES, LEVEL_ORDER, LEVEL_KNOWN, LEVEL_TIMED };
+enum level { LEVEL_WHOLE, LEVEL_SHAPE, LEVEL_STAGES, LEVEL_ORDER, LEVEL_KNOWN, LEVEL_TIMED };
 
 struct search {
     const struct planner_input *input;
@@ -125,11 +125,15 @@ static void remove_top(struct search *search) {
 /* Memory that is too small for what the bound counts is for all the rest, too. */
 static void refine(struct search *search, int64_t at) {
     struct planner_row *row = &search->rows.item[at];
-    bool same = false, first = search->level[at]++ == LEVEL_WHOLE;
-    enum status status = first ? planner_is_again(&search->bounds, &row->choice, &same) : STATUS_OK;
+    struct planner_bounds *bounds = &search->bounds;
+    enum level level = (enum level)search->level[at]++;
+    bool same = false;
+    enum status status = STATUS_OK;
+    if (level == LEVEL_SHAPE) status = planner_is_again(bounds, &row->choice, &same);
     if (status == STATUS_OK && !same)
-        status = first ? planner_bound_stages(&search->bounds, row)
-                       : planner_bound_order(&search->bounds, NULL, row);
+        status = level == LEVEL_WHOLE   ? planner_bound_shape(bounds, row)
+                 : level == LEVEL_SHAPE ? planner_bound_stages(bounds, row)
+                                        : planner_bound_order(bounds, NULL, row);
     row->over_bytes = planner_over(search->input, &row->choice, row->peak_bytes);
     if (status != STATUS_OK)
         row->state = PLANNER_REFUSED;
