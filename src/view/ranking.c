@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "launch/sbatch.h"
 #include "view/ranking_words.h"
 
 enum { NAME_COLUMNS = 12, SHOWN = 10, HOST_BYTES = 256 };
@@ -138,6 +139,21 @@ static void print_families(const struct planned_search *search, FILE *out) {
     }
 }
 
+void ranking_print_first(const struct planned_search *search, FILE *out) {
+    const struct planner_row *first = planned_search_first(search);
+    char step[TEXT_BYTES], low[TEXT_BYTES], high[TEXT_BYTES], memory[TEXT_BYTES],
+        micros[TEXT_BYTES];
+    SCOPED_FREE char *name = ranking_name(first);
+    print_ranks(search, out);
+    print_searched(search, out);
+    row_of(out, "best", "%s, stages x replicas %d x %d, %s: %s a step (%s to %s), %s of memory",
+           name, first->choice.stages, first->choice.replicas,
+           text_count(first->choice.micro_batches, "micro-batch", micros),
+           text_duration(first->step_ns * 1e-9, step), text_duration(first->low_ns * 1e-9, low),
+           text_duration(first->high_ns * 1e-9, high), text_size(first->peak_bytes, memory));
+    fputs("\n", out);
+}
+
 static void print_unused(const struct planned_search *search, FILE *out) {
     const struct planner_result *result = &search->result;
     int used = planned_search_first(search)->choice.ranks, all = search->input.ranks;
@@ -148,16 +164,71 @@ static void print_unused(const struct planned_search *search, FILE *out) {
            (long long)search->options.batch, all, (long long)result->nearest_batch);
 }
 
+/* Hosts take the ranks one after the other, so the order of the file is the cluster's. The number
+ * of ranks that each has of the first `ranks`. */
+static int64_t slots_of(const struct cluster_hosts *hosts, int64_t h, int ranks) {
+    int64_t first = hosts->ranks.first + h * hosts->ranks_each, left = ranks - first;
+    return left < 0 ? 0 : left < hosts->ranks_each ? left : hosts->ranks_each;
+}
+
+static void print_hosts(const struct cluster *cluster, int ranks, FILE *out) {
+    enum { MOST = 8 };
+    int64_t shown = 0;
+    fputs("  HOSTS has a line for each host, in the order of the cluster:", out);
+    for (size_t i = 0; i < cluster->host_count; i++) {
+        const struct cluster_hosts *hosts = &cluster->host[i];
+        for (int64_t h = 0; h < hosts->count && slots_of(hosts, h, ranks) > 0; h++) {
+            if (shown++ >= MOST) continue;
+            fprintf(out, "%s %s slots=%lld", shown > 1 ? "," : "",
+                    hosts->name && hosts->count == 1 ? hosts->name : "NAME",
+                    (long long)slots_of(hosts, h, ranks));
+        }
+    }
+    fprintf(out, "%s\n", shown > MOST ? " ..." : "");
+}
+
+/* Slurm starts the same number of ranks on each node. 0: they differ. */
+static int64_t each_host(const struct cluster *cluster, int ranks) {
+    int64_t each = cluster->host_count ? cluster->host[0].ranks_each : 0;
+    for (size_t i = 0; i < cluster->host_count; i++)
+        if (cluster->host[i].ranks_each != each) return 0;
+    return each > 0 && ranks % each == 0 ? each : 0;
+}
+
+static void print_spread(const struct planned_search *search, const char *train, FILE *out) {
+    const struct planner_row *first = planned_search_first(search);
+    const struct cluster *cluster = search->opened.costs->cluster;
+    int64_t each = each_host(cluster, first->choice.ranks);
+    bool written = option_is_given(&search->options, OPTION_write);
+    char *job;
+    SCOPED_FREE char *file = written ? sbatch_quote(search->options.write) : NULL;
+    fprintf(out, "\n  %s%s --hostfile HOSTS\n", written ? "stretto train --config " : train,
+            written ? file : "");
+    print_hosts(cluster, first->choice.ranks, out);
+    if (!each) return;
+    if (written) {
+        fprintf(out, "  stretto launch --emit sbatch --config %s", file);
+    } else {
+        if (ranking_command(search, first, COMMAND_LAUNCH, &job) != STATUS_OK) return;
+        fprintf(out, "  %s --emit sbatch", job);
+        free(job);
+    }
+    fprintf(out, " --nodes %lld -n %lld\n", (long long)(first->choice.ranks / each),
+            (long long)each);
+}
+
 static void print_commands(const struct planned_search *search, FILE *out) {
     const struct planner_row *first = planned_search_first(search);
     const struct cluster *cluster = search->opened.costs->cluster;
-    bool spread = cluster && cluster->hosts > 1;
+    bool spread = cluster && cluster->hosts > 1 && first->choice.ranks > 1;
     char *train, *simulate;
     if (ranking_command(search, first, COMMAND_TRAIN, &train) != STATUS_OK) return;
-    fprintf(out, "\n  %s%s\n", train, spread ? " --hostfile HOSTS" : "");
     if (spread)
-        fputs("  HOSTS has a line 'name slots=N' for each host, in the order of the cluster\n",
-              out);
+        print_spread(search, train, out);
+    else if (option_is_given(&search->options, OPTION_write))
+        fprintf(out, "\n  stretto train --config %s\n", search->options.write);
+    else
+        fprintf(out, "\n  %s\n", train);
     free(train);
     if (ranking_command(search, first, COMMAND_SIMULATE, &simulate) != STATUS_OK) return;
     fprintf(out, "  %s\n", simulate);

@@ -8,6 +8,8 @@
 
 /* Local. The best rows, the best of each family with why it is not first, and the command. */
 void ranking_print(const struct planned_search *search, FILE *out);
+/* Local. Which ranks, how many plans, and the first row. */
+void ranking_print_first(const struct planned_search *search, FILE *out);
 void ranking_json(const struct planned_search *search, FILE *out);
 
 #endif

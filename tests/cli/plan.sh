@@ -58,6 +58,30 @@ grep -q "ranks 2 to 2" idle || say "idle ranks are not named"
 ends 0 plan --model resnet8 --batch 8 -n 2 --freeze 1 --stages 1
 ends 0 explain --model resnet8 --batch 8 -n 2 --freeze 1 --zero-stage 2 --recompute always:block
 
+# The file of --write is the first row, and trains; ranks of several hosts are started with it.
+"$STRETTO" plan --model mlp -n 2 --threads 1 --write plan.yml --json >written.json
+case $(top written.json command) in *"--strategy $(sed -n 's/^strategy: //p' plan.yml)"*) ;; *) say "another plan was written: $(cat plan.yml)" ;; esac
+ends 0 train --config plan.yml --steps 1 --quiet --out of_file
+"$STRETTO" plan --model mlp --stages 2 --cluster 2x1:xeon-8c,1gbe --write hosts.yml >hosts
+grep -qx "  stretto train --config hosts.yml --hostfile HOSTS" hosts || say "no command for several hosts: $(tail -5 hosts)"
+grep -q "order of the cluster: h0 slots=1, h1 slots=1" hosts || say "the order of HOSTS is not said"
+command=$(sed -n 's/^  stretto \(launch .*\)/\1/p' hosts)
+# shellcheck disable=SC2086
+ends 0 $command
+grep -q -- "--nodes=2" out || say "the job has not two nodes"
+
+# --strategy best runs the first row; config.yml never says best, and a run that is resumed keeps its deal.
+ends 0 train --model mlp -n 2 --threads 1 --strategy best --steps 2 --out best
+first=$(top written.json command)
+case $first in *"--strategy $(sed -n 's/^strategy: //p' best/config.yml)"*) ;; *) say "best is not the first row of plan" ;; esac
+grep -q "^best  " out || say "what was found is not printed"
+deal() { sed -n "s/^batch  *64 = \([0-9]* replica.* x [0-9]* micro-batch\).*/\1/p" out; }
+before=$(deal)
+ends 0 train --out best --resume --strategy best --steps 4
+[ "$(deal)" = "$before" ] && [ -n "$before" ] || say "another deal than $before: $(deal)"
+answers 2 "--strategy best searches for the ranks of one command" train --model mlp --strategy best --nodes 2 --node-rank 0
+answers 2 "--strategy best is for train" check --model mlp -n 2 --strategy best
+
 # Refusals.
 answers 5 "nothing fits" plan --model vit-tiny --data synthetic -n 2 --memory-limit 20M
 grep -q "too much" err && grep -q "more" err || say "it is not said by how much, and what would fit: $(cat err)"
