@@ -185,13 +185,17 @@ static enum status search_all(struct planned_search *search) {
     return find_fitting(search);
 }
 
-enum status planned_search(const struct options *options, bool exhaustive,
-                           struct planned_search *out) {
+enum status planned_search_open(const struct options *options, struct planned_search *out) {
     *out = (struct planned_search){.options = *options};
     if (option_is_given(options, OPTION_strategy) && strcmp(options->strategy, "best") == 0)
         option_reset(&out->options, OPTION_strategy);
     TRY(refuse_costs(options));
-    enum status status = open_search(out);
+    return open_search(out);
+}
+
+enum status planned_search(const struct options *options, bool exhaustive,
+                           struct planned_search *out) {
+    enum status status = planned_search_open(options, out);
     out->input.exhaustive = exhaustive;
     if (status == STATUS_OK) status = search_all(out);
     if (status != STATUS_OK) planned_search_close(out);

@@ -19,6 +19,8 @@ struct planned_search {
  * not be moved. The options must outlive it. */
 enum status planned_search(const struct options *options, bool exhaustive,
                            struct planned_search *out);
+/* Local, blocking (opens the data). The same, and nothing is searched yet. */
+enum status planned_search_open(const struct options *options, struct planned_search *out);
 void planned_search_close(struct planned_search *search);
 
 /* Local. How many ranks a command without a launcher plans: -n, --stages x --replicas, or all of

@@ -268,6 +268,7 @@ static void take_rows(struct search *search) {
         int *best = &result->best_of[planner_kind(&row->choice)];
         result->timed += row->state == PLANNER_TIMED;
         result->too_large += row->state == PLANNER_TOO_LARGE;
+        result->loud += row->state == PLANNER_LOUD;
         result->refused += row->state == PLANNER_REFUSED;
         result->bounded += row->state == PLANNER_BOUNDED;
         result->uses_all |= row->choice.ranks == search->input->ranks;
@@ -292,25 +293,42 @@ static enum status search_with(struct search *search, const struct run_config *b
     return STATUS_OK;
 }
 
+static void search_free(struct search *search) {
+    planner_bounds_free(&search->bounds);
+    planner_autos_free(&search->autos);
+    plan_pool_free(&search->pool);
+    free(search->rows.item);
+    free(search->heap);
+    free(search->level);
+}
+
 enum status planner_search(const struct planner_input *input, struct planner_result *out) {
     struct options options = {0};
     struct run_config base;
     struct planner_result result = {0};
-    struct search search = {.input = input, .result = &result};
+    SCOPED(search_free) struct search search = {.input = input, .result = &result};
     enum status status = configure_base(input, &options, &base);
     if (status == STATUS_OK) status = plan_pool_new(&base, &search.pool);
     if (status == STATUS_OK) status = search_with(&search, &base);
-    planner_bounds_free(&search.bounds);
-    planner_autos_free(&search.autos);
-    plan_pool_free(&search.pool);
-    free(search.rows.item);
-    free(search.heap);
-    free(search.level);
     arena_free(&options.arena);
     if (status == STATUS_OK)
         *out = result;
     else
         planner_free(&result);
+    return status;
+}
+
+enum status planner_measure(const struct planner_input *input, const struct planner_choice *choice,
+                            struct planner_row *out) {
+    struct options options = {0};
+    struct run_config base;
+    SCOPED(search_free) struct search search = {.input = input};
+    enum status status = configure_base(input, &options, &base);
+    if (status == STATUS_OK) status = plan_pool_new(&base, &search.pool);
+    *out = (struct planner_row){.choice = *choice};
+    if (status == STATUS_OK) planner_try(input, search.pool, &search.autos, out);
+    plan_pool_free(&search.pool);
+    arena_free(&options.arena);
     return status;
 }
 

@@ -280,7 +280,62 @@ static json_t *families_json(const struct planned_search *search) {
     return list;
 }
 
-void ranking_json(const struct planned_search *search, FILE *out) {
+/* What the first row of the first search takes now, in a clause. */
+static char *old_text(const struct planned_search *search, const struct planned_what_if *what_if) {
+    const struct planner_row *old = &what_if->old, *before = planned_search_first(search);
+    char step[TEXT_BYTES], bytes[TEXT_BYTES], ranks[TEXT_BYTES];
+    if (what_if->missing > 0)
+        return mem_format("needs %d ranks, %s too many", before->choice.ranks,
+                          text_count(what_if->missing, "rank", ranks));
+    switch (old->state) {
+    case PLANNER_TIMED:
+        return mem_format("would take %s", text_duration(old->step_ns * 1e-9, step));
+    case PLANNER_LOUD:
+        return mem_format("would send %s from a rank", text_size(old->sent_bytes, bytes));
+    case PLANNER_TOO_LARGE:
+        return mem_format("needs %s more memory", text_size(old->over_bytes, bytes));
+    default: return mem_text("is no plan of these ranks");
+    }
+}
+
+void ranking_print_what_if(const struct planned_search *search,
+                           const struct planned_what_if *what_if, FILE *out) {
+    const struct planned_search *again = &what_if->search;
+    const struct planner_row *first = planned_search_first(again);
+    SCOPED_FREE char *old = old_text(search, what_if);
+    char step[TEXT_BYTES];
+    fputs("\n", out);
+    if (!first) {
+        row_of(out, "what if", "%s: no plan is left; the first one %s", search->options.what_if,
+               old);
+        return;
+    }
+    SCOPED_FREE char *name = ranking_name(first);
+    row_of(
+        out, "what if",
+        "%s: first is %s, stages x replicas %d x %d, deal %dx%d, %s a step; the first one above %s",
+        search->options.what_if, name, first->choice.stages, first->choice.replicas,
+        first->choice.replicas, first->choice.micro_batches,
+        text_duration(first->step_ns * 1e-9, step), old);
+    char *train;
+    if (ranking_command(again, first, COMMAND_TRAIN, &train) != STATUS_OK) return;
+    fprintf(out, "\n  %s\n", train);
+    free(train);
+}
+
+static json_t *what_if_json(const struct planned_search *search,
+                            const struct planned_what_if *what_if) {
+    const struct planner_row *first = planned_search_first(&what_if->search);
+    bool takes = what_if->missing <= 0 && what_if->old.state == PLANNER_TIMED;
+    SCOPED_FREE char *old = old_text(search, what_if);
+    return json_pack("{s:s, s:i, s:o, s:s, s:o}", "change", search->options.what_if, "ranks",
+                     what_if->search.input.ranks, "first",
+                     first ? row_json(&what_if->search, first) : json_null(), "old", old,
+                     "old_step", takes ? json_real(what_if->old.step_ns) : json_null());
+}
+
+void ranking_json(const struct planned_search *search, const struct planned_what_if *what_if,
+                  FILE *out) {
     const struct planner_result *result = &search->result;
     const struct planner_row *first = planned_search_first(search);
     json_t *rows = json_array();
@@ -297,6 +352,7 @@ void ranking_json(const struct planned_search *search, FILE *out) {
                   search->input.ranks - first->choice.ranks, "nearest_batch",
                   (json_int_t)result->nearest_batch, "closest_bound", result->closest_bound, "rows",
                   rows, "families", families_json(search), "command", train, "forecast", simulate);
+    if (what_if) json_object_set_new(root, "what_if", what_if_json(search, what_if));
     json_print(root, JSON_REAL_PRECISION(12), out);
     json_decref(root);
     free(train);

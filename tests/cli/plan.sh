@@ -82,7 +82,32 @@ ends 0 train --out best --resume --strategy best --steps 4
 answers 2 "--strategy best searches for the ranks of one command" train --model mlp --strategy best --nodes 2 --node-rank 0
 answers 2 "--strategy best is for train" check --model mlp -n 2 --strategy best
 
+# --what-if searches again, on other machines; the first row of before is measured there.
+cluster="--model lenet --image-size 28 --cluster 2x2:xeon-8c,pcie4,1gbe"
+what() { # CHANGE EXPRESSION: of the answer, in which w is what_if and r the first row of before
+    # shellcheck disable=SC2086
+    "$STRETTO" plan $cluster --what-if "$1" --json >what.json 2>err || say "--what-if $1: $(cat err)"
+    python3 - "$2" <<'PY' || say "--what-if $1: $2 does not hold: $(cat what.json)"
+import json, sys
+plan = json.load(open("what.json"))
+sys.exit(not eval(sys.argv[1], {"w": plan["what_if"], "r": plan["rows"][0]}))
+PY
+}
+what slow=0-1:3 'w["old_step"] > 2 * r["step"] and w["first"]["step"] > r["step"]'
+what slow=h0:1 'w["old_step"] == r["step"] == w["first"]["step"]'
+what without=h0 'w["ranks"] == 2'
+what without=0-2 'w["ranks"] == 1 and w["old_step"] is None and "too many" in w["old"] and w["first"]["ranks"] == 1'
+what budget=100KiB 'w["first"]["sent_bytes"] <= 100 << 10 < r["sent_bytes"] and "send" in w["old"]'
+cluster="--model lenet --image-size 28 -n 2 --stages 2"
+what slow=1:2 'w["old_step"] > r["step"]'
+answers 2 "numbered from 0" plan --model mlp -n 2 --what-if slow=9:2
+answers 2 "--cluster describes some" plan --model mlp -n 2 --what-if link=0:1:2
+answers 2 "is no factor" plan --model mlp -n 2 --what-if slow=1:fast
+answers 2 "are expected" plan --model mlp -n 2 --what-if fewer=1
+
 # Refusals.
+answers 2 "--stages 3 needs 3 ranks" plan --model mlp -n 2 --stages 3
+answers 2 "--batch 64 is no multiple of --micro-batches 7" plan --model mlp -n 2 --micro-batches 7
 answers 5 "nothing fits" plan --model vit-tiny --data synthetic -n 2 --memory-limit 20M
 grep -q "too much" err && grep -q "more" err || say "it is not said by how much, and what would fit: $(cat err)"
 answers 2 "--strategy gpipe and --stages 1" plan --model mlp -n 2 --strategy gpipe --stages 1
