@@ -285,7 +285,7 @@ enum status planned_search_options(const struct planned_search *search,
 
 bool planned_search_is_told(const struct options *options, enum option_id id,
                             enum option_command command) {
-    static const enum option_id never[] = {OPTION_json, OPTION_quiet, OPTION_help};
+    static const enum option_id never[] = {OPTION_json, OPTION_quiet, OPTION_help, OPTION_draw};
     const struct option_row *row = &option_rows[id];
     bool forecast = command & (COMMAND_SIMULATE | COMMAND_EXPLAIN);
     for (size_t i = 0; i < sizeof never / sizeof *never; i++)

@@ -70,6 +70,21 @@ command=$(sed -n 's/^  stretto \(launch .*\)/\1/p' hosts)
 ends 0 $command
 grep -q -- "--nodes=2" out || say "the job has not two nodes"
 
+# --draw: a point for each plan that was simulated, those with a timeline lead to it.
+ends 0 plan --model mlp -n 2 --draw plans.html --json
+python3 - <<'PY' || say "plans.html is not whole"
+import base64, json, re
+page, plan = open("plans.html").read(), json.load(open("out"))
+assert page.count("<circle ") == plan["simulated"], (page.count("<circle "), plan["simulated"])
+links, ids = set(re.findall('href="#(plan-\\d+)"', page)), set(re.findall('id="(plan-\\d+)"', page))
+assert links == ids and "plan-1" in ids and len(ids) >= 10, ids
+images = re.findall('base64,([^"]*)"', page)
+assert len(images) == len(ids) and all(base64.b64decode(i).rstrip().endswith(b"</svg>") for i in images)
+assert 'class="best"' in page and plan["command"].replace("&", "&amp;") in page
+PY
+ends 0 plan --model mlp -n 2 --draw plans.html --quiet
+answers 2 "ends in .html" plan --model mlp -n 2 --draw plans.svg
+
 # --strategy best runs the first row; config.yml never says best, and a run that is resumed keeps its deal.
 ends 0 train --model mlp -n 2 --threads 1 --strategy best --steps 2 --out best
 first=$(top written.json command)
