@@ -230,9 +230,8 @@ static void plan_loaders(struct plan *plan) {
     plan->eval_rounds = loader_steps(config->dataset, &plan->eval_loader);
 }
 
-static enum status build_program(const struct plan *plan, const int64_t *samples,
-                                 struct program **out) {
-    const struct run_config *config = &plan->config;
+static enum status build_program(const struct plan *plan, const struct run_config *config,
+                                 const int64_t *samples, struct program **out) {
     struct schedule_config schedule = {
         .grid = config->grid,
         .micro_batches = config->forward ? 0 : config->micro_batches,
@@ -240,7 +239,8 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
         .sum = own_order(config),
         .samples = samples,
         .frozen = graphs_frozen_stages(plan),
-        .clips = plan->program ? program_clips(plan->program) : plan_clips(config),
+        .clips =
+            plan->program ? program_clips(plan->program) && !config->overlaps : plan_clips(config),
         .shares = config->sync_bn,
         .vertical_sync = config->vertical_sync,
         .ties = plan->ties.item,
@@ -257,12 +257,18 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
     return sync_insert(config->sync, *out, &sync);
 }
 
+enum status plan_other_program(const struct plan *plan, const struct run_config *config,
+                               struct program **out) {
+    return build_program(plan, config, NULL, out);
+}
+
 /* The short last step, where the run has one and a given program leaves it out. */
 static enum status add_last(struct plan *plan, const char *name) {
     SCOPED(program_free) struct program *last = NULL;
     if (plan->program->every > 0) return STATUS_OK; /* no step is short */
     if (!plan->last_samples == !program_has_last(plan->program)) return STATUS_OK;
-    TRY(plan->last_samples ? build_program(plan, plan->last_samples, &last) : STATUS_OK);
+    TRY(plan->last_samples ? build_program(plan, &plan->config, plan->last_samples, &last)
+                           : STATUS_OK);
     if (last) TRY(given_check_last(plan, last, name));
     program_set_last(plan->program, last);
     return STATUS_OK;
@@ -301,7 +307,7 @@ static enum status plan_program(struct plan *plan) {
         TRY(program_parse(name, (const char *)text->data, text->count, &plan->program));
         TRY(given_check(plan, name));
     } else {
-        TRY(build_program(plan, NULL, &plan->program));
+        TRY(build_program(plan, &plan->config, NULL, &plan->program));
     }
     TRY(add_last(plan, name));
     TRY(program_verify(plan->program, plan->last_samples));

@@ -5,8 +5,6 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "program/schedule.h"
-#include "sync/sync.h"
 
 /* --- the interval --- */
 
@@ -61,8 +59,7 @@ static enum status simulate(struct forecast *forecast) {
     return STATUS_OK;
 }
 
-/* Steps that overlap are measured as a mean: see sim_result. */
-static int forecast_steps(const struct program *program) {
+int forecast_steps(const struct program *program) {
     return program->ahead > 0 ? 4 * program->grid.stages : FORECAST_STEPS;
 }
 
@@ -132,71 +129,6 @@ enum status forecast_clip(const struct forecast *forecast, bool *waits, double *
     double more = forecast->result.step - result.step;
     *time = more > 0 ? more : 0;
     return STATUS_OK;
-}
-
-/* So many that the mean says something, and that the simulator is done soon. */
-static int steps_for_mean(const struct forecast *forecast) {
-    enum { MOST = 200 };
-    const double instructions = 2e7;
-    double each = (double)forecast->result.instructions / forecast->input.steps,
-           steps = 1 + instructions / (each + 1);
-    int least = forecast_steps(forecast->input.program);
-    if (steps < least) return least;
-    return steps > MOST ? MOST : (int)steps;
-}
-
-/* Passes and messages of the same micro-batches cost the same in another order. What the strategy
- * would refuse of this run is no answer. */
-static bool can_be_unflushed(const struct plan *plan) {
-    const struct run_config *config = &plan->config;
-    return config->grid.stages > 1 && config->grid.chunks == 1 && config->grid.drivers == 0 &&
-           config->micro_batches >= config->grid.stages && plan->program->ahead == 0 &&
-           !config->sliced && !config->sync_bn && plan->ties.count == 0 &&
-           config->sum == SUM_REPLICA && config->recompute == RECOMPUTE_NEVER && !config->forward;
-}
-
-static enum status simulate_unflushed(const struct plan *plan, const struct forecast *forecast,
-                                      double *out) {
-    SCOPED(program_free) struct program *program = NULL;
-    struct sim_input input = forecast->input;
-    struct sim_result result;
-    struct schedule_config schedule = {.grid = plan->config.grid,
-                                       .micro_batches = plan->config.micro_batches,
-                                       .buckets = plan->buckets.count};
-    if (!can_be_unflushed(plan)) return STATUS_OK;
-    TRY(schedule_build("pipedream-2bw", &schedule, &program));
-    TRY(sync_insert(plan->config.sync, program,
-                    &(struct sync_config){.buckets = plan->buckets.count}));
-    input.program = program;
-    input.steps = forecast_steps(program);
-    input.record = false;
-    TRY(sim_run(&input, &result));
-    *out = result.step;
-    sim_result_free(&result);
-    return STATUS_OK;
-}
-
-enum status forecast_unequal(const struct plan *plan, const struct forecast *forecast,
-                             struct forecast_unequal *out) {
-    struct sim_input input = forecast->input;
-    const struct hetero *law = input.net.hetero;
-    struct sim_result result;
-    *out = (struct forecast_unequal){
-        .are = law && hetero_is_unequal(law), .step = forecast->result.step, .steps = 1};
-    if (!out->are) return STATUS_OK;
-    input.record = false;
-    if (hetero_differs(law)) {
-        input.steps = 1 + (out->steps = steps_for_mean(forecast));
-        TRY(sim_run(&input, &result));
-        out->step = result.mean;
-        sim_result_free(&result);
-    }
-    input.steps = forecast_steps(input.program);
-    input.net.hetero = NULL;
-    TRY(sim_run(&input, &result));
-    out->same = result.step;
-    sim_result_free(&result);
-    return simulate_unflushed(plan, forecast, &out->unflushed);
 }
 
 void forecast_free(struct forecast *forecast) {

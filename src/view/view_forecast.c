@@ -168,11 +168,9 @@ static void print_unequal(const struct view_forecast *view, int columns, FILE *o
                    : many_replicas ? "all pipelines go at the pace of the slowest rank"
                                    : "a pipeline goes at the pace of its slowest rank");
     SCOPED_FREE char *other =
-        unequal->unflushed > 0 && unequal->unflushed < unequal->step
-            ? mem_format("%s; pipedream-2bw, which is never flushed and trains with weights one "
-                         "update old, would take %s",
-                         words, time_text(view, unequal->unflushed, step))
-            : NULL;
+        unequal->other ? mem_format("%s; %s, which %s, would take %s", words, unequal->other,
+                                    unequal->how, time_text(view, unequal->other_step, step))
+                       : NULL;
     text_entry(out, "unequal", columns, other ? other : words);
 }
 
@@ -414,7 +412,9 @@ json_t *view_forecast_json(const struct view_forecast *view) {
         "path", path_json(view));
     if (view->unequal.are)
         json_object_set_new(root, "unequal",
-                            json_pack("{s:f, s:f, s:i}", "step", view->unequal.step, "equal_step",
-                                      view->unequal.same, "steps", view->unequal.steps));
+                            json_pack("{s:f, s:f, s:i, s:s?, s:f}", "step", view->unequal.step,
+                                      "equal_step", view->unequal.same, "steps",
+                                      view->unequal.steps, "other", view->unequal.other,
+                                      "other_step", view->unequal.other_step));
     return root;
 }
