@@ -217,6 +217,13 @@ static enum status seal(const struct saving *saving, const struct manifest_file 
         manifest.clock = numbers = MEM_ARRAY(double, manifest.clock_count);
         clock->save(clock->context, numbers);
     }
+    const struct engine_chooser *chooser = saving->chooser;
+    SCOPED_FREE int64_t *groups = NULL;
+    if (chooser) {
+        manifest.group_count = (int)chooser->save(chooser->context, NULL);
+        manifest.groups = groups = MEM_ARRAY(int64_t, manifest.group_count);
+        chooser->save(chooser->context, groups);
+    }
     SCOPED_FREE char *path = mem_format("%s/manifest.json", saving->temporary);
     TRY(manifest_write(&manifest, path));
     return folder_sync(saving->temporary);
@@ -258,6 +265,7 @@ enum status checkpoint_save(const struct checkpoint_config *config, struct engin
         .state = state,
         .next = engine->state->next,
         .clock = engine->meeting.clock,
+        .chooser = engine->meeting.chooser,
         .under_way = overlap_under_way(engine),
         .temporary = mem_format("%s/.step-%08lld.tmp", config->folder, (long long)state->step),
         .own = {.status = (int32_t)ready}};
@@ -335,7 +343,7 @@ static enum status load_apart(struct engine *engine, const char *folder,
                               const struct manifest *manifest) {
     const struct run_config *config = &engine->plan->config;
     int common, own, found = 0;
-    if (engine->plan->program->every == 0) return STATUS_OK;
+    if (!program_is_apart(engine->plan->program)) return STATUS_OK;
     SCOPED_FREE char **common_paths = part_paths(folder, manifest, PART_COMMON, &common),
                      **own_paths = part_paths(folder, manifest, PART_REPLICAS, &own);
     enum status status = STATUS_OK;
@@ -372,6 +380,17 @@ static void load_clock(struct engine *engine, const struct manifest *manifest) {
                                  : CLOCK_LATEST);
 }
 
+/* With other replicas all go on from the same step, and groups form as at the begin. */
+static enum status load_groups(struct engine *engine, const struct manifest *manifest) {
+    const struct engine_chooser *chooser = engine->meeting.chooser;
+    int64_t step = manifest->state.step;
+    if (!chooser) return STATUS_OK;
+    if (engine->own_read && manifest->group_count == chooser->save(chooser->context, NULL))
+        return chooser->load(chooser->context, manifest->groups, manifest->group_count);
+    chooser->place(chooser->context, step * engine->plan->config.replicas, step);
+    return STATUS_OK;
+}
+
 static enum status load_files(struct engine *engine, const char *folder,
                               const struct manifest *manifest) {
     bool placed = manifest->next.epoch >= 0;
@@ -379,8 +398,9 @@ static enum status load_files(struct engine *engine, const char *folder,
     TRY(each_part(NULL, engine, folder, manifest));
     TRY(load_apart(engine, folder, manifest));
     engine_seek(engine, manifest->state.step, placed ? &manifest->next : NULL);
-    if (is_first(engine)) load_clock(engine, manifest);
-    return STATUS_OK;
+    if (!is_first(engine)) return STATUS_OK;
+    load_clock(engine, manifest);
+    return load_groups(engine, manifest);
 }
 
 /* With another number of versions updates are counted anew. */
@@ -462,7 +482,7 @@ static enum status find_newest(struct resumption *resumption) {
 static bool reads_itself(const struct plan *plan) {
     for (int i = 0; i < plan->store->array_count; i++)
         if (state_is_sliced(plan->store, i)) return true;
-    if (plan->program->every > 0 && plan->config.cell.role == GRID_STAGE) return true;
+    if (program_is_apart(plan->program) && plan->config.cell.role == GRID_STAGE) return true;
     return plan->config.cell.role == GRID_STAGE && plan->config.cell.first_replica == 0;
 }
 

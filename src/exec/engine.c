@@ -117,7 +117,7 @@ static int64_t step_in_epoch(const struct engine *engine) {
 }
 
 void engine_find_place(struct engine *engine) {
-    int64_t number = engine->state->done.step;
+    int64_t number = rounds_act(engine) ? engine->rounds.index : engine->state->done.step;
     for (int i = 0; i < engine->ring_count; i++) renew(engine, &engine->ring[i], -1);
     engine->step = &engine->ring[number % engine->ring_count];
     renew(engine, engine->step, number);
@@ -279,15 +279,23 @@ static void fill_result(const struct engine *engine, struct step *step, struct s
 }
 
 /* The next one is asked for things, and evaluated before it begins. */
+static void begin_next(struct engine *engine, int64_t number) {
+    engine->step = &engine->ring[number % engine->ring_count];
+    if (engine->step->number != number) renew(engine, engine->step, number);
+}
+
 static void next_step(struct engine *engine) {
     const struct run_config *config = &engine->plan->config;
     struct train_position *next = &engine->state->next;
+    if (rounds_act(engine)) { /* which knows when its number is drawn */
+        begin_next(engine, engine->step->number + 1);
+        return;
+    }
     int64_t number = ++engine->state->done.step;
     next->sample += config->batch;
     if (step_in_epoch(engine) == config->steps_per_epoch)
         *next = (struct train_position){next->epoch + 1, 0};
-    engine->step = &engine->ring[number % engine->ring_count];
-    if (engine->step->number != number) renew(engine, engine->step, number);
+    begin_next(engine, number);
 }
 
 int engine_ahead(const struct engine *engine) {
@@ -339,7 +347,10 @@ static enum status run_step(struct engine *engine, struct step *step) {
 
 enum status engine_enqueue(struct engine *engine) {
     CHECK(engine->unfinished <= engine_ahead(engine), "%d steps are under way", engine->unfinished);
-    enum status status = run_step(engine, engine->step);
+    bool pauses = false;
+    enum status status = rounds_act(engine) ? rounds_next(engine, &pauses) : STATUS_OK;
+    if (pauses) return status;
+    if (status == STATUS_OK) status = run_step(engine, engine->step);
     if (status == STATUS_OK) {
         next_step(engine);
         engine->unfinished++;
@@ -370,6 +381,7 @@ enum status engine_finish(struct engine *engine, struct step_result *out) {
     if (status == STATUS_OK) status = tell(engine, step);
     if (status == STATUS_OK) status = times_tell(engine, step);
     if (status == STATUS_OK) status = overlap_agree(engine, step);
+    if (status == STATUS_OK && rounds_act(engine)) status = rounds_ended(engine, &step->agreed);
     /* Of steps under way at once each counts from the end of the one before. */
     int64_t now_ns = engine_now(engine), before_ns = engine->finished_ns;
     step->times.total_ns = now_ns - (before_ns > step->begin_ns ? before_ns : step->begin_ns);

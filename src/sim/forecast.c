@@ -63,6 +63,8 @@ static enum status simulate(struct forecast *forecast) {
 
 /* Steps that overlap are measured as a mean: see sim_result. */
 static int forecast_steps(const struct program *program) {
+    enum { CHOSEN_STEPS = 40 };
+    if (program_chosen(program) >= 0) return CHOSEN_STEPS;
     return program->ahead > 0 ? 4 * program->grid.stages : FORECAST_STEPS;
 }
 
@@ -75,8 +77,9 @@ enum status forecast_input(const struct plan *plan, const struct costs *costs,
                               .costs = out_costs->costs,
                               .net = cost_net_of(costs, threads),
                               .seed = plan->config.seed,
+                              .groups = plan->config.chooses ? &plan->config.groups : NULL,
                               .steps = forecast_steps(plan->program),
-                              .record = true};
+                              .record = !plan->config.chooses};
     return STATUS_OK;
 }
 
@@ -151,7 +154,7 @@ static bool can_be_unflushed(const struct plan *plan) {
     const struct run_config *config = &plan->config;
     return config->grid.stages > 1 && config->grid.chunks == 1 && config->grid.drivers == 0 &&
            config->micro_batches >= config->grid.stages && plan->program->ahead == 0 &&
-           !config->sliced && !config->sync_bn && plan->ties.count == 0 &&
+           !config->sliced && !config->sync_bn && !config->apart && plan->ties.count == 0 &&
            config->sum == SUM_REPLICA && config->recompute == RECOMPUTE_NEVER && !config->forward;
 }
 
