@@ -98,7 +98,8 @@ enum status finish_GROUP(struct engine *engine, const struct instr *instr) {
     else
         take_all(engine, posted->step->number);
     posted->asks = false;
-    rounds_count_group(engine);
+    posted->step->members = choice->count;
+    posted->step->spread = choice->spread;
     comm_group_choose(engine->group[instr->group], choice->replica, choice->count,
                       (uint64_t)choice->number + 1);
     return STATUS_OK;

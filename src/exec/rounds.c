@@ -79,12 +79,30 @@ static void add_request(struct step_request *to, const struct step_request *from
     to->time_up |= from->time_up;
 }
 
+static const struct step *step_before(const struct engine *engine, int64_t number) {
+    const struct step *before =
+        &engine->ring[(number + engine->ring_count - 1) % engine->ring_count];
+    return before->number == number - 1 ? before : NULL;
+}
+
+/* The norm of a step may be known with the next one. */
+enum status rounds_tell(struct engine *engine, const struct step *step) {
+    const struct step *before = step_before(engine, step->number);
+    struct step_request others;
+    if (before && before->normed) TRY(speakers_tell(engine, before));
+    if (step->normed) TRY(speakers_tell(engine, step));
+    return speakers_look(engine, &others); /* whoever decides has heard of it */
+}
+
 /* All ranks are told what any of them was asked for. */
 static enum status pause_together(struct engine *engine) {
     struct rounds_run *rounds = &engine->rounds;
     int ranks = comm_size(engine->comm);
     SCOPED_FREE struct step_request *all = MEM_ARRAY(struct step_request, ranks);
     TRY(engine_settle(engine));
+    const struct step *last = step_before(engine, engine->step->number);
+    if (last) TRY(rounds_tell(engine, last));
+    TRY(speakers_settle(engine, 0));
     TRY(comm_exchange(comm_world(engine->comm), &rounds->wanted, sizeof *all, all));
     for (int r = 0; r < ranks; r++) add_request(&rounds->agreed, &all[r]);
     rounds->under_way = false;
@@ -113,6 +131,7 @@ enum status rounds_next(struct engine *engine, bool *pauses) {
     if (*pauses) return end_round(engine);
     ask_loader(engine, number);
     stand_at(engine, number / engine->plan->config.replicas);
+    engine->step->drawn = number;
     TRY(chooser->draw(chooser->context, replica, rounds->index + 1));
     return rounds_look_ahead(engine);
 }
@@ -125,10 +144,6 @@ enum status rounds_look_ahead(struct engine *engine) {
                         &next));
     ask_loader(engine, next);
     return STATUS_OK;
-}
-
-void rounds_count_group(struct engine *engine) {
-    (void)engine;
 }
 
 bool engine_is_in_round(const struct engine *engine) {

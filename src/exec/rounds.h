@@ -13,6 +13,8 @@
 #include "base/status.h"
 #include "exec/engine.h"
 
+struct step;
+
 /* Whom a mini-batch averages with. */
 struct rounds_choice {
     int64_t number, spread;
@@ -47,8 +49,8 @@ struct step_request engine_asked(const struct engine *engine);
 enum status rounds_next(struct engine *engine, bool *pauses);
 /* Local. The loader may read the step behind the one under way, if its number is known by now. */
 enum status rounds_look_ahead(struct engine *engine);
-/* Local. The choice is an average's. */
-void rounds_count_group(struct engine *engine);
+/* Local. A step is finished: what is known of it goes to rank 0. */
+enum status rounds_tell(struct engine *engine, const struct step *step);
 /* Local. Behind a step: what its ranks asked for. */
 enum status rounds_ended(struct engine *engine, const struct step_request *asked);
 

@@ -11,6 +11,7 @@
 #include "exec/posted.h"
 #include "exec/rounds.h"
 #include "exec/runnable.h"
+#include "exec/speakers.h"
 #include "exec/trail.h"
 
 /* Where BCAST or STATS_ALL (statistics) is: the array, its bytes done and under way, whether these
@@ -69,6 +70,7 @@ struct engine {
     int64_t finished_ns;        /* when the last one was */
     struct overlap_run overlap;
     struct rounds_run rounds;
+    struct speakers *speakers; /* where replicas do not meet; else NULL */
 
     /* The list being run. */
     const struct instr_list *list;

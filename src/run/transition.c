@@ -43,6 +43,7 @@ static enum status compare_plans(struct session *session, const struct plan *pla
 }
 
 static enum status open_part(struct session *session, const struct course_part *part) {
+    plan_free(&session->before); /* a resume leaves one behind */
     session->before = session->later;
     session->later = NULL;
     enum status status = planned_part(&session->planned, part, false, &session->later);
