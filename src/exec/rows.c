@@ -20,7 +20,7 @@ struct row {
     bool alike;                                          /* all have as many labels */
     struct tally first, sum;                             /* sum: but for losses */
     struct exact_sum part[GRAPH_MAX_LOSSES], loss, norm; /* the latter: of each number's */
-    int64_t members, spread; /* sum; the most */
+    int64_t members, spread;                             /* sum; the most */
     double first_norm, *ms; /* NaN: norms differ; how long each rank was busy */
 };
 

@@ -12,8 +12,8 @@
 
 /* What is told of a number. Behind it follows how long each stage was busy, as rank_ms. */
 struct finished {
-    int64_t number, index; /* of the run; the replica's own count, from 0 */
-    int64_t at_ns;         /* when, on the clock of who tells it */
+    int64_t number, index;   /* of the run; the replica's own count, from 0 */
+    int64_t at_ns;           /* when, on the clock of who tells it */
     int64_t members, spread; /* of its group, where groups are chosen: 0 */
     struct step_share share;
     double squares[LOSS_PARTS]; /* of the gradients of all stages */

@@ -4,7 +4,9 @@
  * A body is a step of a replica alone: it counts its own labels, sums no gradients, and tells its
  * losses to its own pipeline. It asks for its group (GROUP) before the last segment of its last
  * backward pass, so that the answer is under way while it computes; gradients for the stages before
- * have left by then. STEP updates, and every bucket becomes the mean of those chosen (AVERAGE).
+ * have left by then. Who has asked is waited for: where a pass has few segments the last one is
+ * long, a slow replica would hold up its group for as long as that takes, and the question stands
+ * behind the pass. STEP updates, and every bucket becomes the mean of those chosen (AVERAGE).
  * Asking behind STEP was rejected: nothing would be left to compute while others come.
  *
  * What is evaluated and saved is the mean of all replicas. */
@@ -13,6 +15,8 @@
 #include "sync/mean.h"
 #include "sync/reduce.h"
 #include "sync/sync.h"
+
+enum { SEGMENTS_TO_ASK_EARLY = 8 };
 
 struct groups_of {
     int all, chosen, own; /* the replicas; those chosen; the pipeline, INSTR_ALL: of one rank */
@@ -32,12 +36,12 @@ static void append(struct rank_program *rank, const struct instr *from, int segm
 }
 
 /* Where the pass is cut in segments already, this is the last of them. */
-static void ask_before(struct rank_program *rank, const struct instr *pass, int buckets,
-                       int group) {
-    bool cut = pass->segment != INSTR_ALL || buckets == 1;
-    for (int e = 0; !cut && e < buckets - 1; e++) append(rank, pass, e);
-    program_add(rank, LIST_BODY, INSTR_GROUP)->group = (int16_t)group;
-    append(rank, pass, cut ? pass->segment : buckets - 1);
+static void ask_at(struct rank_program *rank, const struct instr *pass, int buckets, int group) {
+    bool cut = pass->segment != INSTR_ALL, early = buckets >= SEGMENTS_TO_ASK_EARLY;
+    for (int e = 0; early && !cut && e < buckets - 1; e++) append(rank, pass, e);
+    if (early) program_add(rank, LIST_BODY, INSTR_GROUP)->group = (int16_t)group;
+    append(rank, pass, early && !cut ? buckets - 1 : pass->segment);
+    if (!early) program_add(rank, LIST_BODY, INSTR_GROUP)->group = (int16_t)group;
 }
 
 static void average_behind(struct rank_program *rank, const struct program *program, int position,
@@ -62,7 +66,7 @@ static void change_body(struct rank_program *rank, const struct program *program
         const struct instr *instr = &old.items[i];
         int chunk = i == at ? grid_chunk(grid, instr->stage) : 0;
         if (i == at)
-            ask_before(rank, instr, rank->chunk[chunk].buckets, groups->chosen);
+            ask_at(rank, instr, rank->chunk[chunk].buckets, groups->chosen);
         else
             *program_add(rank, LIST_BODY, (enum instr_op)instr->op) = *instr;
         if (instr->op == INSTR_REPORT)

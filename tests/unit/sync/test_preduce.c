@@ -13,7 +13,7 @@
 #include "sync/sync.h"
 
 static struct program *build(const char *schedule, int stages, int replicas, int micros,
-                             bool by_stage) {
+                             bool by_stage, int segments) {
     const struct pipeline_schedule *pipeline = pipeline_find(schedule);
     int buckets[4 * GRID_MAX_CHUNKS];
     struct program *program = NULL;
@@ -24,7 +24,7 @@ static struct program *build(const char *schedule, int stages, int replicas, int
                                               .v_shape = pipeline && pipeline->v_shape},
                                      .micro_batches = micros,
                                      .buckets = buckets};
-    for (size_t i = 0; i < sizeof buckets / sizeof *buckets; i++) buckets[i] = 2;
+    for (size_t i = 0; i < sizeof buckets / sizeof *buckets; i++) buckets[i] = segments;
     struct sync_config sync = {.buckets = buckets, .by_stage = by_stage};
     cr_assert_eq(schedule_build(schedule, &config, &program), STATUS_OK);
     cr_assert_eq(sync_insert("preduce", program, &sync), STATUS_OK);
@@ -40,26 +40,38 @@ static char *text_of(const struct program *program) {
     return text;
 }
 
-Test(sync_preduce, a_step_asks_before_its_last_pass_and_averages_behind_its_update) {
-    struct program *program = build("single", 1, 2, 1, false);
+Test(sync_preduce, a_step_asks_behind_backward_and_averages_behind_its_update) {
+    struct program *program = build("single", 1, 2, 1, false, 2);
     char *text = text_of(program);
     cr_expect(strstr(text, "groups world chosen\n"), "%s", text);
     cr_expect(strstr(text, "rank 1 body\n"
                            "#1 r1 COUNT\n"
                            "#2 r1 LOAD s0 m0 a0\n"
                            "#3 r1 F s0 m0 a0\n"
-                           "#4 r1 B s0 e0 m0 a0 g0 new\n"
+                           "#4 r1 B s0 m0 a0 g0 new\n"
                            "#5 r1 GROUP q1\n"
-                           "#6 r1 B s0 e1 m0 a0 g0 new\n"
-                           "#7 r1 TIE s0 g0\n"
-                           "#8 r1 REPORT\n"
-                           "#9 r1 NORM g0\n"
-                           "#10 r1 STEP g0\n"
-                           "#11 r1 AVERAGE s0 b0 g0 q1\n"
-                           "#12 r1 AVERAGE s0 b1 g0 q1\n"
+                           "#6 r1 TIE s0 g0\n"
+                           "#7 r1 REPORT\n"
+                           "#8 r1 NORM g0\n"
+                           "#9 r1 STEP g0\n"
+                           "#10 r1 AVERAGE s0 b0 g0 q1\n"
+                           "#11 r1 AVERAGE s0 b1 g0 q1\n"
                            "rank 1 drain\n"
-                           "#13 r1 STATS_MEAN g0 q0\n"),
+                           "#12 r1 STATS_MEAN g0 q0\n"),
               "%s", text);
+    free(text);
+    program_free(&program);
+}
+
+Test(sync_preduce, a_step_of_many_segments_asks_before_the_last) {
+    struct program *program = build("single", 1, 2, 1, false, 8);
+    char *text = text_of(program);
+    cr_expect(strstr(text, "#10 r1 B s0 e6 m0 a0 g0 new\n"
+                           "#11 r1 GROUP q1\n"
+                           "#12 r1 B s0 e7 m0 a0 g0 new\n"
+                           "#13 r1 TIE s0 g0\n"),
+              "%s", text);
+    cr_expect_eq(program_verify(program, NULL), STATUS_OK);
     free(text);
     program_free(&program);
 }
@@ -73,7 +85,7 @@ static bool stand_in_order(const char *text, const char *first, const char *seco
 
 /* What goes to the stages before has left when the group is asked for. */
 Test(sync_preduce, gradients_go_upstream_first) {
-    struct program *program = build("1f1b", 2, 2, 2, true);
+    struct program *program = build("1f1b", 2, 2, 2, true, 8);
     char *text = text_of(program);
     cr_expect(strstr(text, "groups world replicas pipeline chosen-by-stage pipeline\n"), "%s",
               text);
@@ -90,7 +102,8 @@ Test(sync_preduce, every_schedule_is_proven) {
         for (int replicas = 2; replicas < 4; replicas++)
             for (int by_stage = 0; by_stage < 2; by_stage++) {
                 if (by_stage && pipeline->chunks > 1) continue;
-                struct program *program = build(pipeline->name, 2, replicas, 4, by_stage);
+                struct program *program =
+                    build(pipeline->name, 2, replicas, 4, by_stage, by_stage ? 8 : 2);
                 cr_expect_eq(program_verify(program, NULL), STATUS_OK, "%s", pipeline->name);
                 expect_same_text(program);
                 program_free(&program);
@@ -99,7 +112,7 @@ Test(sync_preduce, every_schedule_is_proven) {
 }
 
 Test(sync_preduce, one_replica_is_left_alone) {
-    struct program *program = build("single", 1, 1, 2, false);
+    struct program *program = build("single", 1, 1, 2, false, 2);
     cr_expect_eq(program_chosen(program), -1);
     cr_expect_eq(program_verify(program, NULL), STATUS_OK);
     program_free(&program);
@@ -108,7 +121,7 @@ Test(sync_preduce, one_replica_is_left_alone) {
 /* The text of both ranks with an edit in each must be refused, by this rule. */
 static void refused(const char *schedule, int stages, const char *from, const char *to,
                     const char *says) {
-    struct program *program = build(schedule, stages, 2, 1, false), *edited = NULL;
+    struct program *program = build(schedule, stages, 2, 1, false, 2), *edited = NULL;
     char *text = text_of(program), log[1024] = "";
     cr_expect(strstr(text, from), "no %s in %s", from, text);
     for (char *at = strstr(text, from); at; at = strstr(at, from)) {
@@ -130,9 +143,8 @@ static void refused(const char *schedule, int stages, const char *from, const ch
 
 Test(sync_preduce, a_question_without_its_averages_is_refused) {
     refused("single", 1, "AVERAGE s0 b1 g0 q1\n", "AVERAGE s0 b0 g0 q1\n",
-            "rule 39 at #12 r0 AVERAGE s0 b0 g0 q1: bucket 0 was averaged already");
-    refused("single", 1, "B s0 e0 m0 a0 g0 new\n", "GROUP q1\n",
-            "rule 39 at #5 r0 GROUP q1: a second GROUP");
+            "rule 39 at #11 r0 AVERAGE s0 b0 g0 q1: bucket 0 was averaged already");
+    refused("single", 1, "TIE s0 g0\n", "GROUP q1\n", "rule 39 at #6 r0 GROUP q1: a second GROUP");
     refused("single", 1, "GROUP q1", "GROUP q0", "rule 39");
     refused("single", 1, " q1\nrank", " q0\nrank", "rule 39");
     refused("single", 1, "COUNT\n", "COUNT q0\n", "rule 39");
