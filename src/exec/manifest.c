@@ -46,6 +46,13 @@ static json_t *clock_list(const struct manifest *manifest) {
     return list;
 }
 
+static json_t *group_list(const struct manifest *manifest) {
+    json_t *list = json_array();
+    for (int i = 0; i < manifest->group_count; i++)
+        json_array_append_new(list, json_integer((json_int_t)manifest->groups[i]));
+    return list;
+}
+
 /* One histogram a rank, up to its last count. */
 static json_t *stale_list(const struct manifest *manifest) {
     json_t *list = json_array();
@@ -73,6 +80,7 @@ char *manifest_print(const struct manifest *manifest) {
         json_object_set_new(root, "sample", json_integer((json_int_t)manifest->next.sample));
     }
     if (manifest->clock_count) json_object_set_new(root, "clock", clock_list(manifest));
+    if (manifest->group_count) json_object_set_new(root, "groups", group_list(manifest));
     if (manifest->stale_ranks) json_object_set_new(root, "staleness", stale_list(manifest));
     if (manifest->under_way)
         json_object_set_new(root, "under_way", json_integer((json_int_t)manifest->under_way));
@@ -213,6 +221,21 @@ static enum status read_clock(const json_t *root, const char *path, struct manif
     return STATUS_OK;
 }
 
+static enum status read_groups(const json_t *list, const char *path, struct manifest *out) {
+    size_t count = json_array_size(list);
+    if (!list) return STATUS_OK;
+    int64_t *groups = arena_new(&out->arena, (count + 1) * sizeof *groups);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *number = json_array_get(list, i);
+        if (!json_is_integer(number))
+            return fail(STATUS_USAGE, "%s: groups has something that is no number", path);
+        groups[i] = json_integer_value(number);
+    }
+    out->groups = groups;
+    out->group_count = (int)count;
+    return STATUS_OK;
+}
+
 static enum status read_stale(const json_t *list, const char *path, struct manifest *out) {
     size_t ranks = json_array_size(list);
     if (!list) return STATUS_OK;
@@ -260,6 +283,7 @@ static enum status read_root(json_t *root, const char *path, struct manifest *ou
     TRY(read_position(root, path, &out->next));
     TRY(read_facts(json_object_get(root, "facts"), path, out));
     TRY(read_clock(root, path, out));
+    TRY(read_groups(json_object_get(root, "groups"), path, out));
     TRY(read_stale(json_object_get(root, "staleness"), path, out));
     TRY(read_scale(json_object_get(root, "loss_scale"), path, &out->state.scale));
     return read_files(json_object_get(root, "files"), path, out);

@@ -142,7 +142,8 @@ static enum status open_family(struct engine *engine, enum group_family family,
         struct comm_group *group;
         int count = group_size(grid, family, g);
         for (int i = 0; i < count; i++) ranks[i] = group_rank(grid, family, g, i);
-        status = comm_group_new(engine->comm, ranks, count, &group);
+        status = (group_is_chosen(family) ? comm_group_new_chosen
+                                          : comm_group_new)(engine->comm, ranks, count, &group);
         bool member = status == STATUS_OK && comm_group_member(group) >= 0;
         struct plane_group *moved = NULL;
         if (status == STATUS_OK && engine->plane)
@@ -306,6 +307,7 @@ static enum status set_up(struct engine *engine) {
     TRY(engine_open_calls(engine));
     TRY(speakers_open(engine));
     TRY(open_staging(engine));
+    rounds_open(engine);
     law_open(engine);
     TRY(store_new(plan->store, plan->device, engine->comm, engine->plane, &engine->store));
     engine->store->stream = engine->stream[STREAM_COMPUTE];
@@ -374,6 +376,7 @@ void engine_close(struct engine **pointer) {
     free(engine->broadcast.all);
     free(engine->own_statistics);
     free(engine->scores);
+    rounds_close(engine);
     law_close(engine);
     free(engine);
     *pointer = NULL;

@@ -9,6 +9,7 @@
 #include "exec/overlap.h"
 #include "exec/pass.h"
 #include "exec/posted.h"
+#include "exec/rounds.h"
 #include "exec/runnable.h"
 #include "exec/speakers.h"
 #include "exec/trail.h"
@@ -68,6 +69,7 @@ struct engine {
     int ring_count, unfinished; /* how many there are; steps before `step` not finished */
     int64_t finished_ns;        /* when the last one was */
     struct overlap_run overlap;
+    struct rounds_run rounds;
     struct speakers *speakers; /* where replicas do not meet; else NULL */
 
     /* The list being run. */

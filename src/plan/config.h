@@ -10,6 +10,7 @@
 #include "plan/balance.h"
 #include "plan/freezing.h"
 #include "program/program.h"
+#include "sync/groups.h"
 
 /* Of the optimizer that takes what replicas that train apart have learnt: nesterov, or (momentum 0)
  * sgd. */
@@ -54,6 +55,9 @@ struct run_config {
     bool apart;         /* replicas have parameters of their own */
     int sync_every;     /* ... steps from one average to the next, and: */
     struct outer_config outer;
+    bool chooses;                  /* ... or it is decided while they run who averages, by: */
+    struct groups_config groups;   /* of `chooses` */
+    bool groups_by_stage;          /* each stage has groups of its own */
     struct freezing_rule freezing; /* which blocks of the model are not trained, and when; */
     int64_t freeze_every;          /* steps of one of its periods */
     int frozen;                    /* blocks, the first ones, that are not trained in this plan */

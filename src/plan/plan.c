@@ -253,7 +253,8 @@ static enum status build_program(const struct plan *plan, const struct run_confi
                                .kept = plan->buckets.kept,
                                .sliced = config->sliced,
                                .prefetch = plan->buckets.ahead,
-                               .every = config->sync_every};
+                               .every = config->sync_every,
+                               .by_stage = config->groups_by_stage};
     return sync_insert(config->sync, *out, &sync);
 }
 
@@ -400,6 +401,7 @@ static void plan_fields(struct plan *plan) {
         for (int c = 0; c < plan->chunk_count; c++)
             want_inputs(plan, &plan->micro[i], plan->chunk[c].stage, &wanted);
     for (int c = 0; c < plan->chunk_count; c++) want_labels(plan, plan->chunk[c].stage, &wanted);
+    plan->train_loader.asked = plan->config.chooses;
     plan->train_loader.unwanted = plan->eval_loader.unwanted = ~wanted;
 }
 

@@ -248,6 +248,7 @@ static enum status resolve_sync(struct resolve *resolve, const struct strategy *
     if (!several) policy = sync_find("none");
     config->sync = policy->name;
     config->apart = policy->apart && !config->forward;
+    config->chooses = policy->chooses && !config->forward;
     int stage = option_is_given(options, OPTION_zero_stage) ? (int)options->zero_stage
                                                             : strategy->zero_stage;
     if (policy->whole) config->zero_stage = stage ? stage : 1;

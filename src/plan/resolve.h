@@ -69,6 +69,8 @@ enum status resolve_freeze(const struct options *options, struct run_config *con
 
 /* Local. The same where replicas have parameters of their own between averages. */
 enum status resolve_apart(struct options *options, struct run_config *config);
+/* Local. The rule by which replicas choose whom they average with, where they do. */
+enum status resolve_groups(struct options *options, struct run_config *config);
 
 /* Local. The communicator of several ranks, where all are on one machine or spread over several:
  * --comm, and what `auto` means. */

@@ -107,9 +107,9 @@ static bool has_last_stage(const struct walk *walk) {
 static enum status check_count(struct walk *walk) {
     if (!has_last_stage(walk))
         return verify_broken(walk, RULE_SEEDS, nobody, "this rank has no loss");
-    bool ahead = walk->program->ahead > 0, apart = walk->program->every > 0;
+    bool ahead = walk->program->ahead > 0, apart = program_is_apart(walk->program);
     if ((ahead || apart) && walk->instr->group != INSTR_ALL)
-        return verify_broken(walk, ahead ? RULE_AHEAD : RULE_APART, nobody,
+        return verify_broken(walk, ahead ? RULE_AHEAD : verify_rule_of_apart(walk), nobody,
                              "%s: labels are those of the rank alone",
                              ahead ? "steps overlap" : "replicas train apart");
     if (!ahead && !apart && !verify_group_is(walk->program, walk->instr->group, GROUP_REPLICAS))
@@ -127,7 +127,9 @@ static enum status check_report(struct walk *walk) {
     if (ahead && walk->instr->group != INSTR_ALL)
         return verify_broken(walk, RULE_AHEAD, nobody,
                              "steps overlap: no replica waits for another one to report");
-    if (!ahead && !verify_group_is(walk->program, walk->instr->group, GROUP_WORLD))
+    if (program_chosen(walk->program) >= 0) {
+        TRY(verify_told_own(walk));
+    } else if (!ahead && !verify_group_is(walk->program, walk->instr->group, GROUP_WORLD))
         return verify_broken(walk, RULE_LOSSES, nobody,
                              "all ranks must hear of it: its group is the world");
     walk->reported = walk->instr;
@@ -165,6 +167,7 @@ static enum status visit(struct walk *walk) {
     TRY(verify_served(walk));
     TRY(verify_version(walk));
     TRY(verify_outer(walk));
+    TRY(verify_chosen(walk));
     TRY(verify_slot(walk));
     TRY(verify_gradient(walk));
     TRY(verify_params(walk));
@@ -187,6 +190,7 @@ static enum status check_end(struct walk *walk) {
     TRY(verify_calls_end(walk));
     TRY(verify_params_at_end(walk));
     TRY(verify_outer_done(walk));
+    TRY(verify_chosen_done(walk));
     walk->ended = true;
     if (program_is_forward(walk->program)) return STATUS_OK;
     if (!verify_trains(walk) || walk->stepped || walk->step < 0) return STATUS_OK;
@@ -225,7 +229,8 @@ static void begin_step(struct walk *walk, enum list_name list) {
         if (bucket) memset(bucket, 0, (size_t)buckets * sizeof *bucket);
         walk->grads[g] = (struct grad){.bucket = bucket};
     }
-    walk->counted = walk->reported = walk->stepped = walk->averaged = walk->again = NULL;
+    walk->counted = walk->reported = walk->stepped = walk->averaged = walk->asked = walk->again =
+        NULL;
     walk->at = 0;
     walk->peak = walk->live;
     walk->ended = false;
@@ -479,6 +484,7 @@ static enum status prove(const struct program *program, const int64_t *last_samp
     bool last = program_has_last(program);
     TRY(verify_ahead(program));
     TRY(verify_apart(program));
+    TRY(verify_chosen_header(program));
     SCOPED_FREE int64_t *loaded = last && !last_samples ? program_last_samples(program) : NULL;
     SCOPED(verifier_free)
     struct verifier verifier = {.program = program,

@@ -53,12 +53,22 @@ enum status verify_version(struct walk *walk);
  * where the average stands, and that it is there; between steps, each instruction and the end of a
  * list. */
 enum status verify_apart(const struct program *program);
+enum rule verify_rule_of_apart(const struct walk *walk);
 enum status verify_sum_average(struct walk *walk, struct verify_bucket *bucket);
 enum status verify_average(struct walk *walk, struct verify_bucket *bucket, int index);
 enum status verify_outer(struct walk *walk);
 enum status verify_outer_done(const struct walk *walk);
 enum status verify_mean(struct walk *walk);
 enum status verify_mean_end(struct walk *walk, enum list_name list);
+
+/* Groups that are chosen: what the header says of them; in a step, where it asks and averages, that
+ * a bucket of what is averaged; that losses go to the own pipeline, and that each bucket was
+ * averaged. */
+enum status verify_chosen_header(const struct program *program);
+enum status verify_chosen(struct walk *walk);
+enum status verify_average_chosen(struct walk *walk, struct verify_bucket *bucket);
+enum status verify_told_own(const struct walk *walk);
+enum status verify_chosen_done(struct walk *walk);
 
 /* Slots: the facts of the columns "needs" and "gives", each micro-batch once, running statistics;
  * at the end all are free. */

@@ -135,7 +135,7 @@ struct walk {
     enum list_name list;          /* of `instr` */
     int at;                       /* next instruction of the step */
     const struct instr *instr;    /* now */
-    const struct instr *counted, *reported, *stepped, *averaged;
+    const struct instr *counted, *reported, *stepped, *averaged, *asked;
     struct resource_map map;
     struct under_way *under_way; /* in any order */
     int under_way_count;

@@ -252,10 +252,37 @@ static void on_step(void *context, const struct step_result *result) {
     if (recorder->metrics && at->due) recorder->line_samples = recorder->line_ns = 0;
 }
 
+/* Where replicas draw numbers, this rank may have had none of a row's step, and times are of when
+ * numbers were finished, whoever trained them. */
+static void fill_drawn(struct recorder *recorder, const struct step_row *told,
+                       struct recorder_row *at) {
+    const struct run_config *config = &recorder_plan(recorder)->config;
+    struct step_result result = {.step = told->step,
+                                 .epoch = told->step / config->steps_per_epoch,
+                                 .step_in_epoch = told->step % config->steps_per_epoch};
+    struct metrics_row *row = &at->row;
+    if (row->step != told->step + 1) {
+        *row = metrics_row_new(METRICS_TRAIN, told->step + 1, result.epoch + 1);
+        row->lr = lr_at(&config->lr, told->step);
+        at->due = line_due(recorder, &result);
+    }
+    double ns = (double)(told->at_ns - recorder->drawn_ns),
+           samples = (double)(told->numbers - recorder->drawn_numbers) * (double)config->batch /
+                     config->replicas;
+    if (recorder->drawn_ns > 0 && ns > 0) recorder->drawn_rate = samples / (ns * 1e-9);
+    row->samples_per_s = recorder->drawn_rate > 0 ? recorder->drawn_rate : NAN;
+    if (!isnan(row->virtual_s) || !isnan(engine_virtual_s(*recorder->engine)))
+        row->virtual_s = (double)told->at_ns * 1e-9;
+    if (!at->due && recorder->drawn_ns > 0) return;
+    recorder->drawn_ns = told->at_ns;
+    recorder->drawn_numbers = told->numbers;
+}
+
 static void on_row(void *context, const struct step_row *told) {
     struct recorder *recorder = context;
     struct recorder_row *at = &recorder->rows[told->step % RECORDER_ROWS];
     struct metrics_row *row = &at->row;
+    if (recorder_plan(recorder)->config.chooses) fill_drawn(recorder, told, at);
     recorder->skipped += told->skipped;
     row->loss = told->loss;
     row->acc1 = told->acc1;

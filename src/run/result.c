@@ -147,7 +147,10 @@ int64_t result_predicted_bytes(const struct session *session, int rank) {
 }
 
 static void fill_ranks(const struct session *session, struct summary *summary) {
-    int ranks = session->all ? comm_size(engine_comm(session->engine)) : 1;
+    int ranks = session->all ? comm_size(engine_comm(session->engine)) : 1,
+        stages = session_plan(session)->config.grid.stages;
+    bool draws = session_plan(session)->config.chooses && session->all;
+    if (draws) summary->samples_per_s = 0; /* each replica has a rate of its own */
     summary->samples_per_s_rank = summary_reals_new(summary, ranks);
     summary->peak_bytes = summary_ints_new(summary, ranks);
     summary->predicted_peak_bytes = summary_ints_new(summary, ranks);
@@ -155,6 +158,7 @@ static void fill_ranks(const struct session *session, struct summary *summary) {
     for (int r = 0; r < ranks; r++) {
         const struct rank_figures *of = session->all ? &session->all[r] : &session->figures;
         summary->samples_per_s_rank.item[r] = of->samples_per_s;
+        if (draws && r % stages == 0) summary->samples_per_s += of->samples_per_s;
         summary->peak_bytes.item[r] = of->peak_bytes;
         summary->predicted_peak_bytes.item[r] = result_predicted_bytes(session, r);
         summary->sent_bytes_per_step.item[r] = of->sent_bytes_per_step;

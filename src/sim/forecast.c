@@ -60,6 +60,8 @@ static enum status simulate(struct forecast *forecast) {
 }
 
 int forecast_steps(const struct program *program) {
+    enum { CHOSEN_STEPS = 40 };
+    if (program_chosen(program) >= 0) return CHOSEN_STEPS;
     return program->ahead > 0 ? 4 * program->grid.stages : FORECAST_STEPS;
 }
 
@@ -72,8 +74,9 @@ enum status forecast_input(const struct plan *plan, const struct costs *costs,
                               .costs = out_costs->costs,
                               .net = cost_net_of(costs, threads),
                               .seed = plan->config.seed,
+                              .groups = plan->config.chooses ? &plan->config.groups : NULL,
                               .steps = forecast_steps(plan->program),
-                              .record = true};
+                              .record = !plan->config.chooses};
     return STATUS_OK;
 }
 
