@@ -203,6 +203,7 @@ enum status checkpoint_begin(const struct saving *saving, uint64_t bytes) {
 static enum status seal(const struct saving *saving, const struct manifest_file *files, int count) {
     struct manifest manifest = {.state = *saving->state,
                                 .next = saving->next,
+                                .course = saving->course,
                                 .facts = saving->config->facts,
                                 .fact_count = saving->config->fact_count,
                                 .files = files,
@@ -251,12 +252,26 @@ static enum status gather_stale(struct engine *engine, struct saving *saving) {
     return STATUS_OK;
 }
 
+/* The parts that have begun, and what is known of the gradients since. */
+static struct train_course course_of(const struct engine *engine) {
+    const struct train_state *state = engine->state;
+    struct train_course course = {.norms = state->norms};
+    if (!state->course) return course;
+    course.part = state->course->part;
+    while (course.count < state->course->count && course.part[course.count].step < state->done.step)
+        course.count++;
+    if (course.count == 0) course.count = 1;
+    return course;
+}
+
 enum status checkpoint_save(const struct checkpoint_config *config, struct engine *engine,
                             const struct checkpoint_state *state, enum status ready) {
+    TRY(engine_gather_norms(engine));
     struct saving saving = {
         .config = config,
         .state = state,
         .next = engine->state->next,
+        .course = course_of(engine),
         .clock = engine->meeting.clock,
         .under_way = overlap_under_way(engine),
         .temporary = mem_format("%s/.step-%08lld.tmp", config->folder, (long long)state->step),
@@ -538,7 +553,19 @@ enum status checkpoint_resume(const struct checkpoint_config *config, struct eng
     return status;
 }
 
-int64_t checkpoint_newest(const char *folder) {
+static void *copy_to(struct arena *arena, const void *from, size_t bytes) {
+    return bytes ? memcpy(arena_new(arena, bytes), from, bytes) : NULL;
+}
+
+static void keep_course(const struct train_course *course, struct arena *arena,
+                        struct train_course *out) {
+    *out = *course;
+    out->part = copy_to(arena, course->part, (size_t)course->count * sizeof *course->part);
+    out->norms.squares = copy_to(arena, course->norms.squares,
+                                 (size_t)course->norms.blocks * sizeof(struct exact_sum));
+}
+
+int64_t checkpoint_newest(const char *folder, struct arena *arena, struct train_course *course) {
     struct steps list = {0};
     int64_t newest = -1;
     char unsaid[1];
@@ -549,6 +576,7 @@ int64_t checkpoint_newest(const char *folder) {
         struct manifest manifest;
         if (check_whole(one, list.step[i], &manifest) != STATUS_OK) continue;
         newest = list.step[i];
+        keep_course(&manifest.course, arena, course);
         manifest_free(&manifest);
     }
     log_capture(NULL, 0);

@@ -28,6 +28,7 @@ struct saving {
     const struct engine_clock *clock; /* of virtual time; NULL */
     int64_t under_way;                /* steps, by that clock */
     struct train_stale *stale;        /* per rank, on the first; NULL: steps do not overlap */
+    struct train_course course;       /* count 0: there is one plan */
     char *temporary;                  /* the folder that is written to */
     struct tensor_values *values;     /* tensors are kept here, and no file is written; or NULL */
     struct save_report own, *all;

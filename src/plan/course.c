@@ -2,6 +2,7 @@
 #include "plan/course.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -17,6 +18,7 @@ static int64_t periods_of(const struct run_config *config, const struct freezing
 /* What each period has frozen; past the end of a list its last item. */
 static enum status fill(const struct run_config *config, const struct freezing_rule *rule,
                         int blocks, int periods, int *frozen) {
+    if (rule->norm) return STATUS_OK; /* nothing at first */
     if (rule->alpha.part > 0) {
         freezing_by_alpha(blocks, rule->alpha, periods, frozen);
         return STATUS_OK;
@@ -49,8 +51,11 @@ static enum status by_rule(const struct plan *plan, const struct freezing_rule *
                     "be\n  name a longer time",
                     (long long)periods, (long long)config->freeze_every, FREEZING_PERIODS);
     SCOPED_FREE int *frozen = MEM_ARRAY(int, periods);
-    TRY(fill(config, rule, freeze_blocks(plan->micro[0].graph), (int)periods, frozen));
+    out->config = config;
+    out->blocks = freeze_blocks(plan->micro[0].graph);
+    TRY(fill(config, rule, out->blocks, (int)periods, frozen));
     take_parts(frozen, (int)periods, config->freeze_every, out);
+    out->open = rule->norm && periods > 1;
     return STATUS_OK;
 }
 
@@ -78,5 +83,57 @@ const struct course_part *course_at(const struct course *course, int64_t step) {
 int64_t course_until(const struct course *course, int64_t step) {
     const struct course_part *part = course_at(course, step);
     bool last = part == &course->part[course->count - 1];
-    return last ? INT64_MAX : part[1].step;
+    if (!last) return part[1].step;
+    if (!course->open) return INT64_MAX;
+    int64_t every = course->config->freeze_every;
+    return (step / every + 1) * every;
+}
+
+int course_most(const struct course *course, int64_t step) {
+    const struct run_config *config = course->config;
+    return freezing_most(&config->freezing, course->blocks, (int)(step / config->freeze_every));
+}
+
+void course_add(struct course *course, struct course_part part) {
+    CHECK(course->count == 0 || part.step > course->part[course->count - 1].step,
+          "a part begins behind step %lld, which is not the last", (long long)part.step);
+    struct course_part *longer = MEM_ARRAY(struct course_part, course->count + 1);
+    memcpy(longer, course->part, (size_t)course->count * sizeof *longer);
+    longer[course->count++] = part;
+    free(course->part);
+    course->part = longer;
+}
+
+void course_take(struct course *course, const struct course_part *part, int count, int64_t step) {
+    struct course whole = *course;
+    whole.part = NULL, whole.count = 0;
+    for (int i = 0; i < count && part[i].step <= step; i++) course_add(&whole, part[i]);
+    for (int i = 0; i < course->count; i++)
+        if (whole.count == 0 || (!course->open && course->part[i].step > step))
+            course_add(&whole, course->part[i]);
+    course_free(course);
+    *course = whole;
+}
+
+struct course course_copy(const struct course *course) {
+    struct course copy = *course;
+    copy.part = MEM_ARRAY(struct course_part, course->count);
+    memcpy(copy.part, course->part, (size_t)course->count * sizeof *copy.part);
+    return copy;
+}
+
+/* By norms any number of blocks may be frozen at some time, which is not before its cap allows it.
+ */
+bool course_reaches(const struct course *course, int index, struct course_part *out) {
+    const struct run_config *config = course->config;
+    int64_t step = 0;
+    if (!course->open) {
+        if (index < course->count) *out = course->part[index];
+        return index < course->count;
+    }
+    if (index > course_most(course, config->steps - 1)) return false;
+    while (index > 0 && (step == 0 || course_most(course, step) < index))
+        step += config->freeze_every;
+    *out = (struct course_part){.step = step, .frozen = index};
+    return true;
 }

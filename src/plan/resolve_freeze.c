@@ -41,6 +41,11 @@ static enum status check_changes(const struct options *options, const struct run
                     "--freeze %s with --freeze-every never: only its first number would count\n"
                     "  --freeze %d",
                     what, freezing_first(&config->freezing));
+    if (config->freezing.norm && strcmp(options->dtype, "f16") == 0)
+        return fail(STATUS_USAGE,
+                    "--freeze %s with --dtype f16: steps whose gradients overflow are left out, and "
+                    "norms would miss them\n  --dtype bf16, or --freeze alpha=SHARE",
+                    what);
     if (strcmp(options->clock, "virtual") == 0)
         return fail(STATUS_USAGE,
                     "--freeze %s with --clock virtual: costs of virtual time are of one plan\n"

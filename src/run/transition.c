@@ -2,6 +2,7 @@
  * those to come, and what is frozen later may be decided on the way. */
 #include "run/transition.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -50,8 +51,45 @@ static enum status open_part(struct session *session, const struct course_part *
     return compare_plans(session, session->later);
 }
 
+/* --- the rule norm --- */
+
+enum status transition_open(struct session *session) {
+    const struct course *course = course_of(session);
+    if (!course_changes(course)) return STATUS_OK;
+    session->state.course = course;
+    if (!course->open) return STATUS_OK;
+    session->state.norms =
+        (struct train_norms){MEM_ARRAY(struct exact_sum, course->blocks), course->blocks};
+    return STATUS_OK;
+}
+
+/* A period is over: all ranks have the same norms, and decide alike. */
+static enum status decide(struct session *session, int64_t steps) {
+    struct course *course = &session->planned.course;
+    struct train_norms *norms = &session->state.norms;
+    int before = course->part[course->count - 1].frozen;
+    SCOPED_FREE double *squares = MEM_ARRAY(double, course->blocks);
+    TRY(engine_settle(session->engine));
+    TRY(engine_gather_norms(session->engine));
+    for (int b = 0; b < course->blocks; b++) {
+        squares[b] = exact_total(&norms->squares[b]);
+        norms->squares[b] = (struct exact_sum){0};
+    }
+    int frozen = freezing_by_norm(course->blocks, before, course_most(course, steps), squares);
+    if (frozen > before) course_add(course, (struct course_part){.step = steps, .frozen = frozen});
+    session->decided = steps;
+    return STATUS_OK;
+}
+
+static bool is_to_decide(const struct session *session, int64_t steps) {
+    const struct course *course = course_of(session);
+    return course->open && steps > 0 && steps > session->decided &&
+           steps % course->config->freeze_every == 0;
+}
+
 enum status transition_next(void *context, int64_t steps, const struct plan **out) {
     struct session *session = context;
+    if (is_to_decide(session, steps)) TRY(decide(session, steps));
     const struct course_part *part = course_at(course_of(session), steps);
     if (part->frozen == session_plan(session)->config.frozen) return STATUS_OK;
     TRY(open_part(session, part));
@@ -75,6 +113,8 @@ int64_t transition_until(void *context, int64_t steps) {
 }
 
 void transition_free(struct session *session) {
+    free(session->state.norms.squares);
+    session->state.norms = (struct train_norms){0};
     plan_free(&session->before);
     plan_free(&session->later);
 }
@@ -111,7 +151,7 @@ static void write_part(FILE *file, const struct session *session, const struct c
 
 static enum status write_course(const struct session *session, int64_t step) {
     const struct course *course = course_of(session);
-    if (course->count == 1 || !session->folder || !is_first(session)) return STATUS_OK;
+    if (!course_changes(course) || !session->folder || !is_first(session)) return STATUS_OK;
     char *text = NULL;
     size_t bytes = 0;
     FILE *file = open_memstream(&text, &bytes);
@@ -143,19 +183,54 @@ static const struct course_part *part_of(const struct session *session, int64_t 
     return course_at(course_of(session), step > 0 ? step - 1 : 0);
 }
 
+static void take_course(struct session *session, const struct train_course *recorded,
+                        int64_t step) {
+    struct train_norms *norms = &session->state.norms;
+    bool fits = recorded->norms.blocks == norms->blocks;
+    course_take(&session->planned.course, recorded->part, recorded->count, step);
+    session->decided = 0;
+    for (int b = 0; b < norms->blocks; b++)
+        norms->squares[b] = fits ? recorded->norms.squares[b] : (struct exact_sum){0};
+}
+
 enum status transition_plan(struct session *session, const char *checkpoints) {
-    if (course_of(session)->count == 1) return STATUS_OK;
-    const struct course_part *part = part_of(session, checkpoint_newest(checkpoints));
+    struct train_course recorded = {0};
+    if (!course_changes(course_of(session))) return STATUS_OK;
+    int64_t step = checkpoint_newest(checkpoints, &session->arena, &recorded);
+    take_course(session, &recorded, step);
+    const struct course_part *part = part_of(session, step);
     return planned_part(&session->planned, part, true, &session->later);
 }
 
-enum status transition_resume(struct session *session, const char *checkpoints) {
-    int64_t step = 0;
-    if (course_of(session)->count == 1) return STATUS_OK;
+/* What the first rank has found, to all. */
+static enum status share_course(struct session *session, struct train_course *course) {
+    struct engine *engine = session->engine;
     bool first = is_first(session);
-    if (first) step = checkpoint_newest(checkpoints);
+    int32_t counts[2] = {course->count, course->norms.blocks};
+    TRY(engine_share_bytes(engine, first, counts, sizeof counts));
+    size_t parts = (size_t)counts[0] * sizeof *course->part,
+           sums = (size_t)counts[1] * sizeof *course->norms.squares;
+    struct course_part *part = arena_new(&session->arena, parts + 1);
+    struct exact_sum *squares = arena_new(&session->arena, sums + 1);
+    if (first && parts) memcpy(part, course->part, parts);
+    if (first && sums) memcpy(squares, course->norms.squares, sums);
+    TRY(engine_share_bytes(engine, first, part, parts));
+    TRY(engine_share_bytes(engine, first, squares, sums));
+    *course = (struct train_course){part, counts[0], {squares, counts[1]}};
+    return STATUS_OK;
+}
+
+enum status transition_resume(struct session *session, const char *checkpoints) {
+    struct train_course recorded = {0};
+    int64_t step = 0;
+    if (!course_changes(course_of(session))) return STATUS_OK;
+    bool first = is_first(session);
+    TRY(engine_gather_norms(session->engine)); /* of a run that goes back these are forgotten */
+    if (first) step = checkpoint_newest(checkpoints, &session->arena, &recorded);
     TRY(engine_share_bytes(session->engine, first, &step, sizeof step));
     if (step < 0) return STATUS_OK; /* there is none */
+    TRY(share_course(session, &recorded));
+    take_course(session, &recorded, step);
     const struct course_part *part = part_of(session, step);
     if (part->frozen == session_plan(session)->config.frozen) return STATUS_OK;
     TRY(open_part(session, part));

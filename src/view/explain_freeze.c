@@ -93,13 +93,15 @@ static enum status course_ns(struct frozen_costs *costs, const struct course *co
 static enum status print_parts(struct frozen_costs *costs, FILE *out) {
     const struct course *course = &costs->planned->course;
     struct text_table table = {.align = "rrrr"};
+    struct course_part part;
     char text[TEXT_BYTES];
-    text_table_cell(&table, "from step"), text_table_cell(&table, "frozen blocks");
+    text_table_cell(&table, course->open ? "not before step" : "from step");
+    text_table_cell(&table, "frozen blocks");
     text_table_cell(&table, "trained parameters"), text_table_cell(&table, "step");
-    for (int i = 0; i < course->count; i++) {
-        int frozen = course->part[i].frozen;
+    for (int i = 0; course_reaches(course, i, &part); i++) {
+        int frozen = part.frozen;
         TRY(find_cost(costs, frozen));
-        text_table_cell(&table, "%s", text_thousands(course->part[i].step + 1, text));
+        text_table_cell(&table, "%s", text_thousands(part.step + 1, text));
         text_table_cell(&table, "%d", frozen);
         text_table_cell(&table, "%s", text_thousands(costs->trained[frozen], text));
         text_table_cell(&table, "%.2f ms", costs->step_ns[frozen] * 1e-6);
@@ -141,11 +143,14 @@ enum status explain_course_print(const struct planned_run *planned, bool forecas
     const struct course *course = &planned->course;
     int blocks = freeze_blocks(planned->plan->micro[0].graph);
     char steps[TEXT_BYTES];
-    if (course->count == 1) return STATUS_OK;
+    if (!course_changes(course)) return STATUS_OK;
+    int most = course->open ? course_most(course, course->config->steps - 1)
+                            : course->part[course->count - 1].frozen;
     text_row(out, "course", EXPLAIN_NAME_COLUMNS,
-             "more blocks are frozen after every %s, up to %d of %d; the plan is made anew then",
-             text_count(planned->plan->config.freeze_every, "step", steps),
-             course->part[course->count - 1].frozen, blocks);
+             "%s frozen after every %s, up to %d of %d; the plan is made anew then",
+             course->open ? "blocks below the one whose gradients are smallest are"
+                          : "more blocks are",
+             text_count(planned->plan->config.freeze_every, "step", steps), most, blocks);
     if (!forecasts) return STATUS_OK;
     SCOPED_FREE double *step_ns = MEM_ARRAY(double, blocks + 1);
     SCOPED_FREE int64_t *trained = MEM_ARRAY(int64_t, blocks + 1);

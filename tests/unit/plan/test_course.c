@@ -57,6 +57,37 @@ Test(plan_course, parts_follow_from_rule_and_length) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) check(i);
 }
 
+/* By norms each period may begin a part; which plans can follow is known, and no more. */
+Test(plan_course, norms_are_asked_behind_each_period) {
+    struct options options = {0};
+    struct kit_plan planned;
+    struct course course;
+    struct course_part part;
+    kit_options(VIT "--epochs 5 --freeze alpha=1/3,norm", &options);
+    cr_assert_eq(kit_plan(&options, 0, 1, NULL, &planned), STATUS_OK);
+    cr_assert_eq(course_new(planned.plan, &course), STATUS_OK);
+    cr_expect(course.count == 1 && course.open && course_changes(&course));
+    cr_expect(course_until(&course, 0) == 4 && course_until(&course, 4) == 8);
+    cr_expect(course_most(&course, 3) == 0 && course_most(&course, 4) == 2);
+    for (int i = 0; i < 4; i++) {
+        cr_assert(course_reaches(&course, i, &part), "%d", i);
+        cr_expect(part.frozen == i && part.step == (i == 1 ? 4 : i == 2 ? 4 : i == 3 ? 8 : 0),
+                  "%d from %d on", i, (int)part.step);
+    }
+    cr_expect_not(course_reaches(&course, 4, &part));
+    course_add(&course, (struct course_part){.step = 4, .frozen = 1});
+    course_add(&course, (struct course_part){.step = 12, .frozen = 3});
+    cr_expect(course_at(&course, 11)->frozen == 1 && course_until(&course, 5) == 12);
+    struct course_part recorded[] = {{.step = 0}, {.step = 8, .frozen = 2}};
+    course_take(&course, recorded, 2, 9);
+    cr_expect(course.count == 2 && course.part[1].frozen == 2);
+    course_take(&course, recorded, 2, 7);
+    cr_expect(course.count == 1);
+    course_free(&course);
+    kit_plan_free(&planned);
+    options_free(&options);
+}
+
 Test(plan_course, more_than_the_model_has_is_refused) {
     struct options options = {0};
     struct kit_plan planned;
