@@ -48,6 +48,7 @@ struct run_config {
     enum recompute_policy recompute; /* of pipelines */
     int64_t batch;                   /* samples a step, a multiple of R * M */
     enum sum_order sum;
+    bool unpadded; /* epochs are not padded by replicas: their number may change */
     bool drop_last;
     bool overlaps;      /* steps are not flushed: see program/ahead.h */
     bool vertical_sync; /* ... and all stages of a mini-batch read versions of one update */

@@ -55,7 +55,8 @@ static enum status by_rule(const struct plan *plan, const struct freezing_rule *
     out->blocks = freeze_blocks(plan->micro[0].graph);
     TRY(fill(config, rule, out->blocks, (int)periods, frozen));
     take_parts(frozen, (int)periods, config->freeze_every, out);
-    out->open = rule->norm && periods > 1;
+    /* Also of a run that ends within a period: it may be resumed with more steps. */
+    out->open = rule->norm && config->steps > 0;
     return STATUS_OK;
 }
 

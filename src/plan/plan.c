@@ -177,6 +177,7 @@ static int64_t *last_step_samples(const struct plan *plan) {
                               .batch = config->batch,
                               .replicas = config->replicas,
                               .micro_batches = config->micro_batches,
+                              .unpadded = config->unpadded,
                               .drop_last = config->drop_last};
     int64_t last = plan->config.steps_per_epoch - 1;
     if (config->forward) return NULL;
@@ -208,6 +209,7 @@ static void plan_loaders(struct plan *plan) {
                                .first_micro = config->cell.first_replica * config->micro_batches,
                                .micro_count = config->cell.replica_count * config->micro_batches,
                                .seed = config->seed,
+                               .unpadded = config->unpadded,
                                .drop_last = config->drop_last,
                                .workers = config->workers};
     if (plan->device->backend->apart && config->ranks == 1)

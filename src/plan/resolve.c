@@ -492,6 +492,7 @@ static enum status resolve_epoch(struct resolve *resolve) {
                                    .batch = config->batch,
                                    .replicas = config->replicas,
                                    .micro_batches = config->micro_batches,
+                                   .unpadded = config->unpadded,
                                    .drop_last = config->drop_last};
     config->steps_per_epoch = loader_steps(config->dataset, &loader);
     if (config->steps_per_epoch > 0) return STATUS_OK;

@@ -66,7 +66,8 @@ enum status resolve_freeze(const struct options *options, struct run_config *con
         TRY(freezing_rule_read(options->freeze, &config->freezing));
         config->frozen = freezing_first(&config->freezing);
         TRY(check(options, config));
-        if (freezing_changes(&config->freezing)) return check_changes(options, config);
+        config->unpadded = freezing_changes(&config->freezing);
+        if (config->unpadded) return check_changes(options, config);
     }
     if (!every) return STATUS_OK;
     return fail(STATUS_USAGE, "--freeze-every has no effect: %s\n  --freeze 0,4,7, or alpha=1/3",
