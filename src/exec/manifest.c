@@ -61,7 +61,7 @@ static json_t *stale_list(const struct manifest *manifest) {
     return list;
 }
 
-/* {"parts": [[step, frozen], ...], "norms": [[first limb, limbs ...], ...]}: of each sum, whose
+/* {"parts": [[step, frozen, stages, replicas, micro-batches], ...], "norms": [[first limb, limbs ...], ...]}: of each sum, whose
  * carries are passed on, the limbs from the first to the last that is not 0. */
 static json_t *sum_list(const struct exact_sum *given) {
     struct exact_sum sum = {0};
@@ -75,11 +75,15 @@ static json_t *sum_list(const struct exact_sum *given) {
     return list;
 }
 
+static json_t *part_list(const struct course_part *part) {
+    return json_pack("[I, i, i, i, i]", (json_int_t)part->step, part->frozen, part->stages,
+                     part->replicas, part->micro_batches);
+}
+
 static json_t *course_object(const struct train_course *course) {
     json_t *parts = json_array(), *norms = json_array();
     for (int i = 0; i < course->count; i++)
-        json_array_append_new(parts, json_pack("[I, i]", (json_int_t)course->part[i].step,
-                                               course->part[i].frozen));
+        json_array_append_new(parts, part_list(&course->part[i]));
     for (int b = 0; b < course->norms.blocks; b++)
         json_array_append_new(norms, sum_list(&course->norms.squares[b]));
     return json_pack("{s:o, s:o}", "parts", parts, "norms", norms);
@@ -260,20 +264,31 @@ static enum status read_stale(const json_t *list, const char *path, struct manif
     return STATUS_OK;
 }
 
+static bool read_part(const json_t *list, struct course_part *out) {
+    enum { NUMBERS = 5, MOST = 1 << 20 };
+    json_int_t number[NUMBERS];
+    if (json_array_size(list) != NUMBERS) return false;
+    for (size_t i = 0; i < NUMBERS; i++) {
+        if (!json_is_integer(json_array_get(list, i))) return false;
+        number[i] = json_integer_value(json_array_get(list, i));
+        if (number[i] < (i < 2 ? 0 : 1) || (i > 0 && number[i] > MOST)) return false;
+    }
+    *out = (struct course_part){.step = number[0],
+                                .frozen = (int)number[1],
+                                .stages = (int)number[2],
+                                .replicas = (int)number[3],
+                                .micro_batches = (int)number[4]};
+    return out->frozen <= FREEZING_BLOCKS;
+}
+
 static enum status read_parts(const json_t *list, const char *path, struct manifest *out) {
     size_t count = json_array_size(list);
     struct course_part *parts = arena_new(&out->arena, (count + 1) * sizeof *parts);
     memset(parts, 0, (count + 1) * sizeof *parts);
     for (size_t i = 0; i < count; i++) {
-        const json_t *part = json_array_get(list, i), *step = json_array_get(part, 0),
-                     *frozen = json_array_get(part, 1);
-        parts[i].step = json_integer_value(step);
-        parts[i].frozen = (int)json_integer_value(frozen);
-        bool follows = i == 0 ? parts[i].step == 0
-                              : parts[i].step > parts[i - 1].step &&
-                                    parts[i].frozen >= parts[i - 1].frozen;
-        if (!json_is_integer(step) || !json_is_integer(frozen) || !follows ||
-            json_integer_value(frozen) < 0 || json_integer_value(frozen) > FREEZING_BLOCKS)
+        bool follows = read_part(json_array_get(list, i), &parts[i]) &&
+                       (i == 0 ? parts[i].step == 0 : course_follows(&parts[i], &parts[i - 1]));
+        if (!follows)
             return fail(STATUS_USAGE, "%s: course.parts, entry %zu does not follow", path, i);
     }
     out->course.part = parts;

@@ -17,6 +17,13 @@ struct outer_config {
     float lr, momentum;
 };
 
+/* What keeps replicas equal where there are several, whether this plan has them or not. */
+struct several_config {
+    const char *sync;
+    int zero_stage;
+    bool scatters, sync_bn;
+};
+
 struct run_config {
     const struct model *model;
     const struct dataset *dataset; /* the caller's; outlives the run */
@@ -29,6 +36,7 @@ struct run_config {
     const char *schedule;        /* "single" */
     const char *sync;            /* "none", "allreduce", "zero" */
     int zero_stage;              /* 1 to 3; 0: nothing is sliced */
+    struct several_config several;
     unsigned sliced;             /* what that is for this run: SLICED_... of program.h */
     int64_t zero_keep_bytes;     /* parameters of no more are gathered once a step */
     int64_t zero_prefetch_bytes; /* of parameters gathered ahead; below 0: a bucket */
@@ -57,6 +65,8 @@ struct run_config {
     struct outer_config outer;
     struct freezing_rule freezing; /* which blocks of the model are not trained, and when; */
     int64_t freeze_every;          /* steps of one of its periods */
+    enum pipe_rule pipe;           /* how a pipeline with frozen blocks is cut, and shrinks; */
+    bool auto_dp;                  /* freed ranks are replicas */
     int frozen;                    /* blocks, the first ones, that are not trained in this plan */
     bool sync_bn; /* batch norm takes the statistics of all replicas; only with several */
 

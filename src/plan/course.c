@@ -34,30 +34,89 @@ static enum status fill(const struct run_config *config, const struct freezing_r
 }
 
 static void take_parts(const int *frozen, int periods, int64_t every, struct course *out) {
-    out->part = MEM_ARRAY(struct course_part, periods);
     for (int p = 0; p < periods; p++)
         if (p == 0 || frozen[p] > frozen[p - 1])
-            out->part[out->count++] = (struct course_part){p * every, frozen[p]};
+            course_add(out, course_part_at(out, p * every, frozen[p]));
+}
+
+/* --- grids --- */
+
+/* Frozen blocks leave half as many stages, again and again, as long as the largest is no larger
+ * than the largest was with nothing frozen. Every number of blocks counts, whether some part has it
+ * or not: so a grid follows from what is frozen, and not from the way there. */
+static void shrink(const struct plan *plan, struct course *out) {
+    const struct run_config *config = &plan->config;
+    const struct graph *graph = plan->micro[0].graph;
+    SCOPED(partition_source_free)
+    struct partition_source *source = partition_source_new(graph);
+    SCOPED(partition_runs_free) struct partition_runs runs = partition_runs_of(source);
+    struct pipe_units units = partition_pipe_units(&runs, graph, 0, config->pipe);
+    int stages = config->grid.stages;
+    SCOPED_FREE int *cuts = MEM_ARRAY(int, stages);
+    int64_t most = pipe_cut(&units, stages, cuts);
+    out->stages = MEM_ARRAY(int, out->blocks + 1);
+    for (int f = 0; f <= out->blocks; f++) {
+        units = partition_pipe_units(&runs, graph, f, config->pipe);
+        if (f > freezing_first(&config->freezing)) stages = pipe_shrink(&units, stages, most);
+        out->stages[f] = stages;
+    }
+}
+
+static enum status check_grids(const struct course *course) {
+    const struct run_config *config = course->config;
+    const struct grid *grid = &config->grid;
+    struct course_part part;
+    for (int i = 0; course_reaches(course, i, &part); i++) {
+        int copies = grid->stages / part.stages;
+        if (copies * part.stages != grid->stages)
+            return fail(STATUS_USAGE,
+                        "--auto-dp: with %d frozen blocks a pipeline of %d stages has %d, and ranks "
+                        "are left over\n  --stages with a power of two",
+                        part.frozen, grid->stages, part.stages);
+        if (part.micro_batches * copies != config->micro_batches)
+            return fail(STATUS_USAGE,
+                        "--micro-batches %d: with %d frozen blocks a pipeline becomes %d, which "
+                        "share them evenly or not at all\n  --micro-batches %d",
+                        config->micro_batches, part.frozen, copies, grid->stages);
+    }
+    return STATUS_OK;
+}
+
+struct course_part course_part_at(const struct course *course, int64_t step, int frozen) {
+    const struct run_config *config = course->config;
+    int stages = course->stages ? course->stages[frozen] : config->grid.stages,
+        copies = config->grid.stages / stages;
+    return (struct course_part){.step = step,
+                                .frozen = frozen,
+                                .stages = stages,
+                                .replicas = config->replicas * copies,
+                                .micro_batches = config->micro_batches / copies};
+}
+
+bool course_is_at(const struct course_part *part, const struct run_config *config) {
+    return part->frozen == config->frozen && part->stages == config->grid.stages &&
+           part->replicas == config->replicas && part->micro_batches == config->micro_batches;
 }
 
 static enum status by_rule(const struct plan *plan, const struct freezing_rule *rule,
                            struct course *out) {
     const struct run_config *config = &plan->config;
     int64_t periods = periods_of(config, rule);
-    *out = (struct course){0};
+    *out = (struct course){.config = config, .blocks = freeze_blocks(plan->micro[0].graph)};
     if (periods > FREEZING_PERIODS)
         return fail(STATUS_USAGE,
                     "--freeze-every: the run has %lld periods of %lld steps, of which only %d can "
                     "be\n  name a longer time",
                     (long long)periods, (long long)config->freeze_every, FREEZING_PERIODS);
     SCOPED_FREE int *frozen = MEM_ARRAY(int, periods);
-    out->config = config;
-    out->blocks = freeze_blocks(plan->micro[0].graph);
     TRY(fill(config, rule, out->blocks, (int)periods, frozen));
+    if (config->auto_dp) shrink(plan, out);
     take_parts(frozen, (int)periods, config->freeze_every, out);
     /* Also of a run that ends within a period: it may be resumed with more steps. */
     out->open = rule->norm && config->steps > 0;
-    return STATUS_OK;
+    enum status status = check_grids(out);
+    if (status != STATUS_OK) course_free(out);
+    return status;
 }
 
 enum status course_new(const struct plan *plan, struct course *out) {
@@ -72,6 +131,7 @@ enum status course_by_alpha(const struct plan *plan, struct freezing_share alpha
 
 void course_free(struct course *course) {
     free(course->part);
+    free(course->stages);
     *course = (struct course){0};
 }
 
@@ -112,7 +172,7 @@ void course_take(struct course *course, const struct course_part *part, int coun
     for (int i = 0; i < course->count; i++)
         if (whole.count == 0 || (!course->open && course->part[i].step > step))
             course_add(&whole, course->part[i]);
-    course_free(course);
+    free(course->part);
     *course = whole;
 }
 
@@ -120,6 +180,9 @@ struct course course_copy(const struct course *course) {
     struct course copy = *course;
     copy.part = MEM_ARRAY(struct course_part, course->count);
     memcpy(copy.part, course->part, (size_t)course->count * sizeof *copy.part);
+    if (!course->stages) return copy;
+    copy.stages = MEM_ARRAY(int, course->blocks + 1);
+    memcpy(copy.stages, course->stages, (size_t)(course->blocks + 1) * sizeof *copy.stages);
     return copy;
 }
 
@@ -135,6 +198,6 @@ bool course_reaches(const struct course *course, int index, struct course_part *
     if (index > course_most(course, config->steps - 1)) return false;
     while (index > 0 && (step == 0 || course_most(course, step) < index))
         step += config->freeze_every;
-    *out = (struct course_part){.step = step, .frozen = index};
+    *out = course_part_at(course, step, index);
     return true;
 }

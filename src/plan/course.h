@@ -12,6 +12,7 @@
 struct course_part {
     int64_t step; /* updates done before it */
     int frozen;
+    int stages, replicas, micro_batches; /* of its grid */
 };
 struct course {
     struct course_part *part; /* one at least, the first from step 0 on; each has more frozen */
@@ -19,6 +20,7 @@ struct course {
     bool open; /* by norms: parts that follow are decided on the way, each behind a period */
     const struct run_config *config; /* of the run; outlives the course */
     int blocks;                      /* of the model */
+    int *stages; /* per number of frozen blocks: of the pipeline that they leave; NULL: it stays */
 };
 
 /* Local. Of the run that a plan belongs to, to its last step. STATUS_USAGE where more is frozen
@@ -35,6 +37,15 @@ static inline bool course_changes(const struct course *course) {
 }
 /* Local. The most blocks that may be frozen in the period that begins behind `step`. */
 int course_most(const struct course *course, int64_t step);
+/* Local. The part that begins behind `step` with so many blocks frozen, as the rules have it. */
+struct course_part course_part_at(const struct course *course, int64_t step, int frozen);
+/* Local. Whether a part may come behind another: what is frozen stays so. */
+static inline bool course_follows(const struct course_part *part,
+                                  const struct course_part *before) {
+    return part->step > before->step && part->frozen >= before->frozen;
+}
+/* Local. Whether a plan is that of a part. */
+bool course_is_at(const struct course_part *part, const struct run_config *config);
 /* Local. A part that begins behind all others. */
 void course_add(struct course *course, struct course_part part);
 /* Local. Those up to `step` are `part`, which were recorded: those of the rule follow. */

@@ -53,6 +53,9 @@ int freezing_most(const struct freezing_rule *rule, int blocks, int period);
 
 /* --- cuts by the number of parameters --- */
 
+/* What --auto-pipe names. */
+enum pipe_rule { PIPE_OFF, PIPE_PARAMS, PIPE_PARAMS_LAMBDA };
+
 /* Units that no cut divides, in the order of the model: their parameters. The first `frozen` of
  * them stay together in the first group. */
 struct pipe_units {

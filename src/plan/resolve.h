@@ -47,7 +47,9 @@ void resolve_limit(const struct costs *costs, struct run_config *config);
  * memory, or chose; and one to compare with, which is described only and has no limit, so that
  * nothing is refused. */
 struct run_config resolve_for_rank(const struct run_config *config, int rank, bool dry);
-struct run_config resolve_for_frozen(const struct run_config *config, int frozen, bool dry);
+struct course_part;
+struct run_config resolve_for_part(const struct run_config *config, const struct course_part *part,
+                                   bool dry);
 struct run_config resolve_for_limit(const struct run_config *config, int64_t memory_limit);
 struct run_config resolve_for_shape(const struct run_config *config, int chunks, bool v_shape);
 struct run_config resolve_to_compare(const struct options *options, const struct run_config *config,

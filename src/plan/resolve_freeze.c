@@ -59,7 +59,67 @@ static enum status check_changes(const struct options *options, const struct run
     return STATUS_OK;
 }
 
-enum status resolve_freeze(const struct options *options, struct run_config *config) {
+/* --- pipelines that shrink --- */
+
+static enum pipe_rule rule_of(const struct options *options) {
+    if (strcmp(options->auto_pipe, "params") == 0) return PIPE_PARAMS;
+    return strcmp(options->auto_pipe, "params-lambda") == 0 ? PIPE_PARAMS_LAMBDA : PIPE_OFF;
+}
+
+static enum status check_pipe(const struct options *options, const struct run_config *config) {
+    const char *what = options->auto_pipe;
+    if (!pipeline_find(config->schedule) || config->grid.drivers > 0 || plan_is_auto(config))
+        return fail(STATUS_USAGE,
+                    "--auto-pipe %s with schedule %s: it cuts and shrinks pipelines without a "
+                    "driver\n  --strategy gpipe or 1f1b",
+                    what, config->schedule);
+    if (config->grid.chunks > 1)
+        return fail(STATUS_USAGE,
+                    "--auto-pipe %s with schedule %s: its rules cut pipelines with one stage a "
+                    "rank, and this one has %d\n  --strategy gpipe or 1f1b",
+                    what, config->schedule, config->grid.chunks);
+    if (option_is_given(options, OPTION_cut))
+        return fail(STATUS_USAGE, "--auto-pipe %s with --cut: each says alone where stages begin",
+                    what);
+    return STATUS_OK;
+}
+
+/* Samples of a replica would be added in another order once there are several. */
+static enum status check_dp(const struct options *options, const struct run_config *config) {
+    bool scatters = strcmp(options->zero_accumulate, "scatter") == 0;
+    if (config->pipe == PIPE_OFF)
+        return fail(STATUS_USAGE,
+                    "--auto-dp with --auto-pipe %s: no rank is freed that could be a replica\n"
+                    "  --auto-pipe params",
+                    options->auto_pipe);
+    if (config->several.zero_stage >= 2 && scatters)
+        return fail(STATUS_USAGE,
+                    "--auto-dp with --zero-accumulate scatter: its order of sums follows from the "
+                    "number of replicas\n  --zero-accumulate local");
+    return STATUS_OK;
+}
+
+/* The rules act on what is frozen, and on nothing else. */
+static enum status resolve_pipe(const struct options *options, struct run_config *config) {
+    bool freezes = config->freezing.count > 0 || freezing_changes(&config->freezing);
+    config->pipe = rule_of(options);
+    config->auto_dp = options->auto_dp;
+    if (config->pipe == PIPE_OFF && !config->auto_dp) return STATUS_OK;
+    if (!freezes)
+        return fail(STATUS_USAGE, "--%s%s without --freeze: pipelines shrink as blocks freeze\n"
+                                  "  --freeze alpha=1/3",
+                    config->pipe ? "auto-pipe " : "auto-dp",
+                    config->pipe ? options->auto_pipe : "");
+    if (config->pipe != PIPE_OFF) TRY(check_pipe(options, config));
+    if (config->auto_dp) TRY(check_dp(options, config));
+    if (config->auto_dp || !freezing_changes(&config->freezing)) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "--auto-pipe %s without --auto-dp: ranks that are freed become replicas, to idle "
+                "they cannot yet\n  --auto-dp",
+                options->auto_pipe);
+}
+
+static enum status resolve_rule(const struct options *options, struct run_config *config) {
     /* A run's config.yml has its default, too. */
     bool every = options->source[OPTION_freeze_every] == OPTION_FROM_COMMAND_LINE;
     if (option_is_set(options, OPTION_freeze)) {
@@ -74,4 +134,9 @@ enum status resolve_freeze(const struct options *options, struct run_config *con
                 option_is_set(options, OPTION_freeze)
                     ? "--freeze names one number for the whole run"
                     : "nothing is frozen");
+}
+
+enum status resolve_freeze(const struct options *options, struct run_config *config) {
+    TRY(resolve_rule(options, config));
+    return resolve_pipe(options, config);
 }

@@ -9,7 +9,7 @@
 enum status planned_part(const struct planned_run *planned, const struct course_part *part,
                          bool dry, struct plan **out) {
     struct run_config config =
-        resolve_for_frozen(&planned->plan->config, part->frozen, dry || planned->plan->config.dry);
+        resolve_for_part(&planned->plan->config, part, dry || planned->plan->config.dry);
     TRY(plan_new(&config, NULL, out));
     plan_use_comm(*out, planned->plan->comm);
     (*out)->memory.library = planned->plan->memory.library;

@@ -76,7 +76,7 @@ static enum status decide(struct session *session, int64_t steps) {
         norms->squares[b] = (struct exact_sum){0};
     }
     int frozen = freezing_by_norm(course->blocks, before, course_most(course, steps), squares);
-    if (frozen > before) course_add(course, (struct course_part){.step = steps, .frozen = frozen});
+    if (frozen > before) course_add(course, course_part_at(course, steps, frozen));
     session->decided = steps;
     return STATUS_OK;
 }
@@ -91,7 +91,7 @@ enum status transition_next(void *context, int64_t steps, const struct plan **ou
     struct session *session = context;
     if (is_to_decide(session, steps)) TRY(decide(session, steps));
     const struct course_part *part = course_at(course_of(session), steps);
-    if (part->frozen == session_plan(session)->config.frozen) return STATUS_OK;
+    if (course_is_at(part, &session_plan(session)->config)) return STATUS_OK;
     TRY(open_part(session, part));
     session->sent += comm_sent_bytes(engine_comm(session->engine)) - session->sent_before;
     *out = session->later;
@@ -138,15 +138,13 @@ static void say_changed(const struct session *session, int64_t steps, int64_t ns
 }
 
 /* Rows of course.jsonl: steps count updates done before the part. */
-static void write_part(FILE *file, const struct session *session, const struct course_part *part,
-                       const struct plan *plan) {
-    const struct run_config *config = &plan->config;
+static void write_part(FILE *file, const struct course *course, const struct course_part *part) {
+    const struct run_config *config = course->config;
     fprintf(file,
             "{\"step\":%lld,\"frozen\":%d,\"of\":%d,\"ranks\":%d,\"stages\":%d,\"replicas\":%d,"
             "\"micro_batches\":%d,\"batch\":%lld}\n",
-            (long long)part->step, part->frozen, freeze_blocks(graph_of(session)), config->ranks,
-            config->grid.stages, config->grid.replicas, config->micro_batches,
-            (long long)config->batch);
+            (long long)part->step, part->frozen, course->blocks, config->ranks, part->stages,
+            part->replicas, part->micro_batches, (long long)config->batch);
 }
 
 static enum status write_course(const struct session *session, int64_t step) {
@@ -157,7 +155,7 @@ static enum status write_course(const struct session *session, int64_t step) {
     FILE *file = open_memstream(&text, &bytes);
     CHECK(file, "no memory");
     for (int i = 0; i < course->count && course->part[i].step <= step; i++)
-        write_part(file, session, &course->part[i], session_plan(session));
+        write_part(file, course, &course->part[i]);
     fclose(file);
     SCOPED_FREE char *owned = text;
     SCOPED_FREE char *path = folder_path(session->folder, "course.jsonl");
@@ -183,11 +181,23 @@ static const struct course_part *part_of(const struct session *session, int64_t 
     return course_at(course_of(session), step > 0 ? step - 1 : 0);
 }
 
+/* One device replays the grid of any ranks; other ranks than those of the part decide anew. */
+static void lay_out(const struct course *course, struct course_part *part) {
+    const struct run_config *config = course->config;
+    int ranks = part->stages * part->replicas + config->grid.drivers;
+    if (config->ranks == 1)
+        part->stages = 1;
+    else if (ranks != config->ranks)
+        *part = course_part_at(course, part->step, part->frozen);
+}
+
 static void take_course(struct session *session, const struct train_course *recorded,
                         int64_t step) {
     struct train_norms *norms = &session->state.norms;
     bool fits = recorded->norms.blocks == norms->blocks;
-    course_take(&session->planned.course, recorded->part, recorded->count, step);
+    struct course *course = &session->planned.course;
+    course_take(course, recorded->part, recorded->count, step);
+    for (int i = 0; i < course->count; i++) lay_out(course, &course->part[i]);
     session->decided = 0;
     for (int b = 0; b < norms->blocks; b++)
         norms->squares[b] = fits ? recorded->norms.squares[b] : (struct exact_sum){0};
@@ -232,7 +242,7 @@ enum status transition_resume(struct session *session, const char *checkpoints) 
     TRY(share_course(session, &recorded));
     take_course(session, &recorded, step);
     const struct course_part *part = part_of(session, step);
-    if (part->frozen == session_plan(session)->config.frozen) return STATUS_OK;
+    if (course_is_at(part, &session_plan(session)->config)) return STATUS_OK;
     TRY(open_part(session, part));
     engine_close(&session->engine);
     return session_open(session, NULL);

@@ -67,7 +67,7 @@ struct frozen_costs {
 static enum status find_cost(struct frozen_costs *costs, int frozen) {
     if (costs->trained[frozen]) return STATUS_OK;
     struct planned_run other = *costs->planned;
-    struct course_part part = {.frozen = frozen};
+    struct course_part part = course_part_at(&costs->planned->course, 0, frozen);
     struct view_forecast view;
     TRY(planned_part(costs->planned, &part, true, &other.plan));
     costs->trained[frozen] = freeze_trained_elements(other.plan->micro[0].graph);
