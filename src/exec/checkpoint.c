@@ -12,9 +12,11 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "exec/manifest.h"
+#include "exec/recorded.h"
 #include "exec/saving.h"
 #include "exec/state.h"
 #include "exec/tensors.h"
+#include "exec/train.h"
 #include "exec/versions.h"
 #include "exec/weights.h"
 
@@ -252,18 +254,6 @@ static enum status gather_stale(struct engine *engine, struct saving *saving) {
     return STATUS_OK;
 }
 
-/* The parts that have begun, and what is known of the gradients since. */
-static struct train_course course_of(const struct engine *engine) {
-    const struct train_state *state = engine->state;
-    struct train_course course = {.norms = state->norms};
-    if (!state->course) return course;
-    course.part = state->course->part;
-    while (course.count < state->course->count && course.part[course.count].step < state->done.step)
-        course.count++;
-    if (course.count == 0) course.count = 1;
-    return course;
-}
-
 enum status checkpoint_save(const struct checkpoint_config *config, struct engine *engine,
                             const struct checkpoint_state *state, enum status ready) {
     TRY(engine_gather_norms(engine));
@@ -271,7 +261,7 @@ enum status checkpoint_save(const struct checkpoint_config *config, struct engin
         .config = config,
         .state = state,
         .next = engine->state->next,
-        .course = course_of(engine),
+        .course = recorded_course(engine->state),
         .clock = engine->meeting.clock,
         .under_way = overlap_under_way(engine),
         .temporary = mem_format("%s/.step-%08lld.tmp", config->folder, (long long)state->step),
@@ -553,18 +543,6 @@ enum status checkpoint_resume(const struct checkpoint_config *config, struct eng
     return status;
 }
 
-static void *copy_to(struct arena *arena, const void *from, size_t bytes) {
-    return bytes ? memcpy(arena_new(arena, bytes), from, bytes) : NULL;
-}
-
-static void keep_course(const struct train_course *course, struct arena *arena,
-                        struct train_course *out) {
-    *out = *course;
-    out->part = copy_to(arena, course->part, (size_t)course->count * sizeof *course->part);
-    out->norms.squares = copy_to(arena, course->norms.squares,
-                                 (size_t)course->norms.blocks * sizeof(struct exact_sum));
-}
-
 int64_t checkpoint_newest(const char *folder, struct arena *arena, struct train_course *course) {
     struct steps list = {0};
     int64_t newest = -1;
@@ -576,7 +554,7 @@ int64_t checkpoint_newest(const char *folder, struct arena *arena, struct train_
         struct manifest manifest;
         if (check_whole(one, list.step[i], &manifest) != STATUS_OK) continue;
         newest = list.step[i];
-        keep_course(&manifest.course, arena, course);
+        recorded_copy(&manifest.course, arena, course);
         manifest_free(&manifest);
     }
     log_capture(NULL, 0);
@@ -612,16 +590,4 @@ enum status checkpoint_write_model(struct engine *engine, const char *path,
     free(folder);
     struct tensor_share all = {.all = true};
     return status == STATUS_OK ? tensors_write(store, PART_MODEL, &all, path, mark) : status;
-}
-
-enum status checkpoint_load_weights(struct engine *engine, const char *path) {
-    return weights_load(engine_store(engine), &engine_plan(engine)->config.shape, path);
-}
-
-enum status checkpoint_load_model(struct engine *engine, const char *path) {
-    return weights_load_whole(engine_store(engine), &engine_plan(engine)->config.shape, path);
-}
-
-enum status checkpoint_check_weights(const struct plan *plan, const char *path) {
-    return weights_check(plan->store, &plan->config.shape, path);
 }

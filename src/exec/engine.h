@@ -160,10 +160,6 @@ enum status engine_settle(struct engine *engine);
  * false: it is not known, or known no more. */
 bool engine_norm(const struct engine *engine, int64_t step, double *out);
 
-/* Collective, blocking, between steps that are settled. The norms of blocks so far, of all ranks, to
- * the state. */
-enum status engine_gather_norms(struct engine *engine);
-
 /* Collective, blocking. Forward over the whole test split, each sample exactly once. STATUS_NUMERIC
  * when the loss is not finite. */
 enum status engine_evaluate(struct engine *engine, struct eval_result *out);

@@ -61,8 +61,9 @@ static json_t *stale_list(const struct manifest *manifest) {
     return list;
 }
 
-/* {"parts": [[step, frozen, stages, replicas, micro-batches], ...], "norms": [[first limb, limbs ...], ...]}: of each sum, whose
- * carries are passed on, the limbs from the first to the last that is not 0. */
+/* {"parts": [[step, frozen, stages, replicas, micro-batches], ...], "norms": [[first limb, limbs
+ * ...], ...]}: of each sum, whose carries are passed on, the limbs from the first to the last that
+ * is not 0. */
 static json_t *sum_list(const struct exact_sum *given) {
     struct exact_sum sum = {0};
     exact_merge(&sum, given);

@@ -22,7 +22,7 @@ struct manifest {
     const double *clock; /* of virtual time, see engine_clock.h; likewise */
     int clock_count;     /* 0: of the wall clock nothing is kept */
     int64_t under_way;   /* by it: steps whose forwards have begun, and whose update has not */
-    struct train_course course; /* as recorded; its arrays likewise */
+    struct train_course course;      /* as recorded; its arrays likewise */
     const struct train_stale *stale; /* per rank; likewise */
     int stale_ranks;                 /* 0: steps do not overlap */
     struct arena arena;

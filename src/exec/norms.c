@@ -8,6 +8,7 @@
 #include "backend/copy.h"
 #include "base/mem.h"
 #include "exec/queues.h"
+#include "exec/train.h"
 #include "graph/freeze.h"
 
 static const struct graph *graph_of(const struct engine *engine) {

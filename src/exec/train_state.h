@@ -31,6 +31,10 @@ struct engine_observer {
      * inside itself where both are the same. */
     void (*waited)(void *context, const struct instr *waiter, const struct instr *awaited,
                    int64_t step, int64_t begin_ns, int64_t end_ns);
+    /* The plan changes behind so many steps: "DECIDE", "PLAN", "TAKE" (values out of the old
+     * engine), "OPEN" (the new one), "MOVE" (values to who needs them), "START". NULL: nobody asks.
+     * There may be no engine. */
+    void (*changing)(void *context, const char *what, int64_t steps);
 };
 
 /* What losses of f16 are multiplied by, so that small gradients are not 0: halved where a gradient
@@ -95,8 +99,9 @@ struct train_state {
     double lr;                       /* asked for; NaN: the policy's */
     struct engine_observer observer; /* of instructions */
     struct train_norms norms;
-    const struct course *course;     /* of a run whose plan changes, the opener's; else NULL */
-    struct tensor_values *values;    /* on their way from one plan to the next; else NULL */
+    const struct course *course;  /* of a run whose plan changes, the opener's; else NULL */
+    uint64_t moved_bytes;         /* of tensors, at the last change of the plan */
+    struct tensor_values *values; /* on their way from one plan to the next; else NULL */
 };
 
 /* Local. Of a training that has not begun and that nobody watches. */

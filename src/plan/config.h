@@ -33,9 +33,9 @@ struct run_config {
     bool weights;          /* it reads those of a file, at its beginning or later */
     enum split eval_split; /* what is evaluated */
 
-    const char *schedule;        /* "single" */
-    const char *sync;            /* "none", "allreduce", "zero" */
-    int zero_stage;              /* 1 to 3; 0: nothing is sliced */
+    const char *schedule; /* "single" */
+    const char *sync;     /* "none", "allreduce", "zero" */
+    int zero_stage;       /* 1 to 3; 0: nothing is sliced */
     struct several_config several;
     unsigned sliced;             /* what that is for this run: SLICED_... of program.h */
     int64_t zero_keep_bytes;     /* parameters of no more are gathered once a step */
@@ -63,11 +63,12 @@ struct run_config {
     bool apart;         /* replicas have parameters of their own */
     int sync_every;     /* ... steps from one average to the next, and: */
     struct outer_config outer;
-    struct freezing_rule freezing; /* which blocks of the model are not trained, and when; */
-    int64_t freeze_every;          /* steps of one of its periods */
-    enum pipe_rule pipe;           /* how a pipeline with frozen blocks is cut, and shrinks; */
-    bool auto_dp;                  /* freed ranks are replicas */
-    int frozen;                    /* blocks, the first ones, that are not trained in this plan */
+    struct freezing_rule freezing;    /* which blocks of the model are not trained, and when; */
+    int64_t freeze_every;             /* steps of one of its periods */
+    enum pipe_rule pipe;              /* how a pipeline with frozen blocks is cut, and shrinks; */
+    bool auto_dp;                     /* freed ranks are replicas */
+    const struct course_file *course; /* that is replayed, in place of these; NULL: none */
+    int frozen;   /* blocks, the first ones, that are not trained in this plan */
     bool sync_bn; /* batch norm takes the statistics of all replicas; only with several */
 
     const struct optim_rule *optimizer;

@@ -7,6 +7,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "graph/freeze.h"
+#include "plan/course_file.h"
+#include "program/pipeline.h"
 
 static int64_t periods_of(const struct run_config *config, const struct freezing_rule *rule) {
     int64_t every = config->freeze_every;
@@ -69,10 +71,11 @@ static enum status check_grids(const struct course *course) {
     for (int i = 0; course_reaches(course, i, &part); i++) {
         int copies = grid->stages / part.stages;
         if (copies * part.stages != grid->stages)
-            return fail(STATUS_USAGE,
-                        "--auto-dp: with %d frozen blocks a pipeline of %d stages has %d, and ranks "
-                        "are left over\n  --stages with a power of two",
-                        part.frozen, grid->stages, part.stages);
+            return fail(
+                STATUS_USAGE,
+                "--auto-dp: with %d frozen blocks a pipeline of %d stages has %d, and ranks "
+                "are left over\n  --stages with a power of two",
+                part.frozen, grid->stages, part.stages);
         if (part.micro_batches * copies != config->micro_batches)
             return fail(STATUS_USAGE,
                         "--micro-batches %d: with %d frozen blocks a pipeline becomes %d, which "
@@ -119,7 +122,65 @@ static enum status by_rule(const struct plan *plan, const struct freezing_rule *
     return status;
 }
 
+/* --- courses of files --- */
+
+static enum status check_file(const struct course_file *file, const struct course *course) {
+    const struct run_config *config = course->config;
+    const struct course_part *first = &file->part[0];
+    if (file->blocks != course->blocks)
+        return fail(STATUS_USAGE, "--course %s: is of a model with %d blocks, %s has %d",
+                    file->name, file->blocks, config->model->name, course->blocks);
+    if (file->batch != config->batch)
+        return fail(STATUS_USAGE, "--course %s: its steps have %lld samples, --batch is %lld",
+                    file->name, (long long)file->batch, (long long)config->batch);
+    if (config->ranks > 1 && file->ranks != config->ranks)
+        return fail(STATUS_USAGE,
+                    "--course %s: its grids are of %d ranks, this run has %d\n"
+                    "  -n %d; one device replays any of them, with --strategy single",
+                    file->name, file->ranks, config->ranks, file->ranks);
+    if (first->replicas == config->replicas && first->micro_batches == config->micro_batches)
+        return STATUS_OK;
+    return fail(
+        STATUS_USAGE,
+        "--course %s: it begins with %d replicas x %d micro-batches, this run with %d x %d\n"
+        "  %s",
+        file->name, first->replicas, first->micro_batches, config->replicas, config->micro_batches,
+        config->ranks == 1 ? "name the same by --deal"
+                           : "name the same by --stages, "
+                             "--replicas and --micro-batches");
+}
+
+/* Pipelines may have any grid of these ranks; other strategies have one. */
+static enum status check_cells(const struct course_file *file, const struct run_config *config) {
+    for (int i = 0; i < file->count && config->ranks > 1; i++) {
+        const struct course_part *part = &file->part[i];
+        bool same = part->stages == config->grid.stages && part->replicas == config->replicas;
+        if (same || pipeline_find(config->schedule)) continue;
+        return fail(STATUS_USAGE,
+                    "--course %s: line %d has %d stages x %d replicas, which --strategy with "
+                    "schedule %s has not\n  --strategy gpipe, or another pipeline",
+                    file->name, i + 1, part->stages, part->replicas, config->schedule);
+    }
+    return STATUS_OK;
+}
+
+static enum status by_file(const struct plan *plan, struct course *out) {
+    const struct run_config *config = &plan->config;
+    const struct course_file *file = config->course;
+    *out = (struct course){
+        .config = config, .blocks = freeze_blocks(plan->micro[0].graph), .recorded = true};
+    TRY(check_file(file, out));
+    TRY(check_cells(file, config));
+    for (int i = 0; i < file->count && (i == 0 || file->part[i].step < config->steps); i++) {
+        struct course_part part = file->part[i];
+        if (config->ranks == 1) part.stages = 1;
+        course_add(out, part);
+    }
+    return STATUS_OK;
+}
+
 enum status course_new(const struct plan *plan, struct course *out) {
+    if (plan->config.course) return by_file(plan, out);
     return by_rule(plan, &plan->config.freezing, out);
 }
 
@@ -168,9 +229,9 @@ void course_add(struct course *course, struct course_part part) {
 void course_take(struct course *course, const struct course_part *part, int count, int64_t step) {
     struct course whole = *course;
     whole.part = NULL, whole.count = 0;
-    for (int i = 0; i < count && part[i].step <= step; i++) course_add(&whole, part[i]);
+    for (int i = 0; i < count && (i == 0 || part[i].step < step); i++) course_add(&whole, part[i]);
     for (int i = 0; i < course->count; i++)
-        if (whole.count == 0 || (!course->open && course->part[i].step > step))
+        if (whole.count == 0 || (!course->open && course->part[i].step >= step && i > 0))
             course_add(&whole, course->part[i]);
     free(course->part);
     *course = whole;

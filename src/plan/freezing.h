@@ -5,8 +5,8 @@
  * (1 - alpha)^t of the model's L blocks to be trained in period t: as L (1 - (1 - alpha)^t),
  * rounded up, where alpha is a fraction p / q. Rounding errors of a double would freeze a block too
  * many where that is a whole number, so it is computed with integers of any length. The rule `norm`
- * looks at the gradients of a period when it is over: what freezes is known only then, and alpha, if
- * it is given, is the most that may be. */
+ * looks at the gradients of a period when it is over: what freezes is known only then, and alpha,
+ * if it is given, is the most that may be. */
 #ifndef PLAN_FREEZING_H
 #define PLAN_FREEZING_H
 
@@ -40,7 +40,8 @@ struct freezing_rule {
     struct freezing_share alpha;
     bool norm;
 };
-/* Local. From "3", "0,4,7,9", "alpha=1/3", "norm" or "alpha=1/3,norm". STATUS_USAGE with the text and what is wrong. */
+/* Local. From "3", "0,4,7,9", "alpha=1/3", "norm" or "alpha=1/3,norm". STATUS_USAGE with the text
+ * and what is wrong. */
 enum status freezing_rule_read(const char *text, struct freezing_rule *out);
 
 /* Local. Whether more is frozen later than at first; how much is at first, which no rule needs the

@@ -43,7 +43,7 @@ struct partition {
     enum balance balance;
     bool named; /* by --cut */
     enum pipe_rule rule;
-    int *cuts;  /* units; count - 1 */
+    int *cuts; /* units; count - 1 */
     struct partition_chunk *chunks;
     int count;
 };

@@ -80,8 +80,8 @@ static void print_balance(const struct partition *partition, FILE *out) {
             partition->rule != PIPE_OFF ? "cut by --auto-pipe"
             : partition->named          ? "cut by name"
                                         : "balance",
-            100 * largest / all,
-            balance_name(partition->balance), largest * partition->count / all);
+            100 * largest / all, balance_name(partition->balance),
+            largest * partition->count / all);
 }
 
 static void print_tied(const struct partition *partition, const struct needs *needs, FILE *out) {

@@ -12,6 +12,7 @@
 #include "data/sampler.h"
 #include "graph/needs.h"
 #include "plan/activations.h"
+#include "plan/course.h"
 #include "plan/cut.h"
 #include "plan/given.h"
 #include "plan/graphs.h"
@@ -568,13 +569,13 @@ void plan_free(struct plan **plan) {
 }
 
 size_t plan_heap_bytes(const struct plan *plan) {
-    return state_heap_bytes(plan->store);
+    return state_heap_bytes(plan->store) + plan_move_bytes(&plan->config);
 }
 
 void plan_most_shared_bytes(const struct plan *plan, size_t *heap, size_t *channels) {
     *heap = *channels = 0;
     for (int p = 0; p < plan->config.grid.stages; p++) {
-        *heap = larger(*heap, stages_heap_bytes(plan, p));
+        *heap = larger(*heap, stages_heap_bytes(plan, p) + plan_move_bytes(&plan->config));
         *channels = larger(*channels, plan_channel_bytes_at(plan, p));
     }
 }

@@ -578,7 +578,7 @@ enum status resolve_run(struct options *options, const struct model *model,
     TRY(resolve_batch(&resolve));
     TRY(resolve_overlap(options, &config));
     TRY(resolve_apart(options, &config));
-    TRY(resolve_freeze(options, &config));
+    TRY(resolve_freeze(options, place->course, &config));
     TRY(resolve_machine(&resolve));
     TRY(resolve_epoch(&resolve));
     resolve_length(&resolve);

@@ -3,59 +3,56 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "plan/course_file.h"
 #include "plan/plan_auto.h"
 #include "plan/resolve.h"
 #include "program/pipeline.h"
 
-static enum status check(const struct options *options, const struct run_config *config) {
+static enum status check(const struct options *options, const struct run_config *config,
+                         const char *option, const char *what) {
     const struct pipeline_schedule *schedule = pipeline_find(config->schedule);
-    const char *what = options->freeze;
     if (schedule && schedule->older)
         return fail(STATUS_USAGE,
-                    "--freeze %s: schedule %s is never flushed, and its stages keep versions of "
+                    "%s %s: schedule %s is never flushed, and its stages keep versions of "
                     "what they train\n  --strategy 1f1b",
-                    what, config->schedule);
+                    option, what, config->schedule);
     if (config->apart)
         return fail(STATUS_USAGE,
-                    "--freeze %s with --sync %s: replicas that train apart average all parameters"
+                    "%s %s with --sync %s: replicas that train apart average all parameters"
                     "\n  --sync allreduce",
-                    what, config->sync);
-    if (config->zero_stage == 3)
+                    option, what, config->sync);
+    if (config->zero_stage == 3 || config->several.zero_stage == 3)
         return fail(STATUS_USAGE,
-                    "--freeze %s with --zero-stage 3: what is not trained is not sliced, and "
+                    "%s %s with --zero-stage 3: what is not trained is not sliced, and "
                     "slices are gathered with what is\n  --zero-stage 2",
-                    what);
+                    option, what);
     if (option_is_given(options, OPTION_program))
         return fail(STATUS_USAGE,
-                    "--freeze %s with --program %s: which stages are frozen follows from the "
+                    "%s %s with --program %s: which stages are frozen follows from the "
                     "model, not from a program\n  leave one of them out",
-                    what, option_string(options, OPTION_program));
+                    option, what, option_string(options, OPTION_program));
     return STATUS_OK;
 }
 
 /* What a run cannot do yet that changes its plan on the way. */
-static enum status check_changes(const struct options *options, const struct run_config *config) {
-    const char *what = options->freeze;
-    if (options->freeze_every.steps == 0 && options->freeze_every.epochs == 0)
-        return fail(STATUS_USAGE,
-                    "--freeze %s with --freeze-every never: only its first number would count\n"
-                    "  --freeze %d",
-                    what, freezing_first(&config->freezing));
+static enum status check_changes(const struct options *options, const struct run_config *config,
+                                 const char *option, const char *what) {
     if (config->freezing.norm && strcmp(options->dtype, "f16") == 0)
-        return fail(STATUS_USAGE,
-                    "--freeze %s with --dtype f16: steps whose gradients overflow are left out, and "
-                    "norms would miss them\n  --dtype bf16, or --freeze alpha=SHARE",
-                    what);
+        return fail(
+            STATUS_USAGE,
+            "--freeze %s with --dtype f16: steps whose gradients overflow are left out, and "
+            "norms would miss them\n  --dtype bf16, or --freeze alpha=SHARE",
+            what);
     if (strcmp(options->clock, "virtual") == 0)
         return fail(STATUS_USAGE,
-                    "--freeze %s with --clock virtual: costs of virtual time are of one plan\n"
+                    "%s %s with --clock virtual: costs of virtual time are of one plan\n"
                     "  --clock wall, or --freeze with one number",
-                    what);
+                    option, what);
     if (plan_is_auto(config))
         return fail(STATUS_USAGE,
-                    "--freeze %s with --strategy auto: an order is chosen once for a run\n"
+                    "%s %s with --strategy auto: an order is chosen once for a run\n"
                     "  --strategy 1f1b, or --freeze with one number",
-                    what);
+                    option, what);
     return STATUS_OK;
 }
 
@@ -106,8 +103,9 @@ static enum status resolve_pipe(const struct options *options, struct run_config
     config->auto_dp = options->auto_dp;
     if (config->pipe == PIPE_OFF && !config->auto_dp) return STATUS_OK;
     if (!freezes)
-        return fail(STATUS_USAGE, "--%s%s without --freeze: pipelines shrink as blocks freeze\n"
-                                  "  --freeze alpha=1/3",
+        return fail(STATUS_USAGE,
+                    "--%s%s without --freeze: pipelines shrink as blocks freeze\n"
+                    "  --freeze alpha=1/3",
                     config->pipe ? "auto-pipe " : "auto-dp",
                     config->pipe ? options->auto_pipe : "");
     if (config->pipe != PIPE_OFF) TRY(check_pipe(options, config));
@@ -125,9 +123,15 @@ static enum status resolve_rule(const struct options *options, struct run_config
     if (option_is_set(options, OPTION_freeze)) {
         TRY(freezing_rule_read(options->freeze, &config->freezing));
         config->frozen = freezing_first(&config->freezing);
-        TRY(check(options, config));
+        TRY(check(options, config, "--freeze", options->freeze));
         config->unpadded = freezing_changes(&config->freezing);
-        if (config->unpadded) return check_changes(options, config);
+        bool never = options->freeze_every.steps == 0 && options->freeze_every.epochs == 0;
+        if (config->unpadded && never)
+            return fail(STATUS_USAGE,
+                        "--freeze %s with --freeze-every never: only its first number would "
+                        "count\n  --freeze %d",
+                        options->freeze, freezing_first(&config->freezing));
+        if (config->unpadded) return check_changes(options, config, "--freeze", options->freeze);
     }
     if (!every) return STATUS_OK;
     return fail(STATUS_USAGE, "--freeze-every has no effect: %s\n  --freeze 0,4,7, or alpha=1/3",
@@ -136,7 +140,38 @@ static enum status resolve_rule(const struct options *options, struct run_config
                     : "nothing is frozen");
 }
 
-enum status resolve_freeze(const struct options *options, struct run_config *config) {
+/* --- courses of files --- */
+
+static enum status check_course(const struct options *options, const struct run_config *config) {
+    static const enum option_id others[] = {OPTION_freeze, OPTION_auto_pipe, OPTION_auto_dp};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (option_is_given(options, others[i]) &&
+            options->source[others[i]] == OPTION_FROM_COMMAND_LINE)
+            return fail(STATUS_USAGE,
+                        "--course %s with --%s: the file says what is frozen when\n"
+                        "  leave one of them out",
+                        options->course, option_rows[others[i]].name);
+    if (config->several.zero_stage >= 2 && config->several.scatters)
+        return fail(STATUS_USAGE,
+                    "--course %s with --zero-accumulate scatter: its order of sums follows from "
+                    "the number of replicas\n  --zero-accumulate local",
+                    options->course);
+    TRY(check(options, config, "--course", options->course));
+    return check_changes(options, config, "--course", options->course);
+}
+
+static enum status resolve_course(const struct options *options, const struct course_file *file,
+                                  struct run_config *config) {
+    if (!file) return STATUS_OK;
+    config->course = file;
+    config->frozen = file->part[0].frozen;
+    config->unpadded = true;
+    return check_course(options, config);
+}
+
+enum status resolve_freeze(const struct options *options, const struct course_file *course,
+                           struct run_config *config) {
+    TRY(resolve_course(options, course, config));
     TRY(resolve_rule(options, config));
     return resolve_pipe(options, config);
 }

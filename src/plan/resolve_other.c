@@ -32,8 +32,10 @@ struct run_config resolve_for_part(const struct run_config *config, const struct
     if (same) return other;
     other.replicas = part->replicas;
     other.micro_batches = part->micro_batches;
-    if (config->ranks == 1) other.grid = grid_flat(1, part->replicas);
-    else other.grid.stages = part->stages, other.grid.replicas = part->replicas;
+    if (config->ranks == 1)
+        other.grid = grid_flat(1, part->replicas);
+    else
+        other.grid.stages = part->stages, other.grid.replicas = part->replicas;
     other.cell = grid_cell(&other.grid, other.rank);
     share_among(&other);
     return other;

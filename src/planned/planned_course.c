@@ -26,7 +26,8 @@ static size_t moved_bytes(const struct planned_run *planned, const struct memory
            planning = memory->library - planned->code_bytes;
     size_t norms = course->open ? 2 * (size_t)course->blocks * sizeof(struct exact_sum) : 0;
     if (memory->apart) return norms;
-    return norms + memory->params + memory->buffers + memory->state * slices + planning;
+    return norms + plan_move_bytes(config) + memory->params + memory->buffers +
+           memory->state * slices + planning;
 }
 
 /* `memory` is the first part's. */

@@ -10,8 +10,10 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "graph/freeze.h"
+#include "plan/course_file.h"
 #include "plan/graphs.h"
 #include "program/program.h"
+#include "view/view_forecast.h"
 
 static const struct course *course_of(const struct session *session) {
     return &session->planned.course;
@@ -43,7 +45,13 @@ static enum status compare_plans(struct session *session, const struct plan *pla
     return STATUS_OK;
 }
 
+static void tell(const struct session *session, const char *what) {
+    const struct engine_observer *observer = &session->state.observer;
+    if (observer->changing) observer->changing(observer->context, what, session->state.done.step);
+}
+
 static enum status open_part(struct session *session, const struct course_part *part) {
+    tell(session, "PLAN");
     session->before = session->later;
     session->later = NULL;
     enum status status = planned_part(&session->planned, part, false, &session->later);
@@ -69,6 +77,7 @@ static enum status decide(struct session *session, int64_t steps) {
     struct train_norms *norms = &session->state.norms;
     int before = course->part[course->count - 1].frozen;
     SCOPED_FREE double *squares = MEM_ARRAY(double, course->blocks);
+    tell(session, "DECIDE");
     TRY(engine_settle(session->engine));
     TRY(engine_gather_norms(session->engine));
     for (int b = 0; b < course->blocks; b++) {
@@ -125,26 +134,43 @@ static const struct graph *graph_of(const struct session *session) {
     return session_plan(session)->micro[0].graph;
 }
 
-static void say_changed(const struct session *session, int64_t steps, int64_t ns) {
-    const struct graph *graph = graph_of(session);
-    char trained[TEXT_BYTES], all[TEXT_BYTES];
-    if (session->planned.options.quiet || session->planned.options.json) return;
-    log_note(
-        "step %lld: the first %d of %d blocks are frozen from here on; %s of %s parameters are "
-        "trained (changed in %.2f s)",
-        (long long)steps + 1, graph->frozen, freeze_blocks(graph),
-        text_thousands(freeze_trained_elements(graph), trained),
-        text_thousands(graph_param_elements(graph), all), (double)ns * 1e-9);
+/* "3.14 ms": what a step of a plan should take. */
+static const char *forecast_text(const struct session *session, const struct plan *plan,
+                                 char text[TEXT_BYTES]) {
+    struct planned_run other = session->planned;
+    struct view_forecast view;
+    other.plan = (struct plan *)(uintptr_t)plan;
+    if (view_forecast_open(&other, false, &view) != STATUS_OK) return "?";
+    text_duration(view.forecast.result.step * 1e-9, text);
+    view_forecast_close(&view);
+    return text;
 }
 
-/* Rows of course.jsonl: steps count updates done before the part. */
-static void write_part(FILE *file, const struct course *course, const struct course_part *part) {
-    const struct run_config *config = course->config;
-    fprintf(file,
-            "{\"step\":%lld,\"frozen\":%d,\"of\":%d,\"ranks\":%d,\"stages\":%d,\"replicas\":%d,"
-            "\"micro_batches\":%d,\"batch\":%lld}\n",
-            (long long)part->step, part->frozen, course->blocks, config->ranks, part->stages,
-            part->replicas, part->micro_batches, (long long)config->batch);
+/* ", 2 x 2 ranks in place of 4 x 1"; empty where the grid is the same. */
+static void grid_text(const struct run_config *now, const struct run_config *before, char *text,
+                      size_t room) {
+    *text = 0;
+    if (now->grid.stages == before->grid.stages && now->replicas == before->replicas) return;
+    snprintf(text, room, "; %d x %d stages and replicas in place of %d x %d", now->grid.stages,
+             now->replicas, before->grid.stages, before->replicas);
+}
+
+static void say_changed(const struct session *session, int64_t steps, int64_t ns) {
+    const struct graph *graph = graph_of(session);
+    const struct plan *now = session_plan(session),
+                      *before = session->before ? session->before : session->planned.plan;
+    char trained[TEXT_BYTES], all[TEXT_BYTES], bytes[TEXT_BYTES], grid[128], time[TEXT_BYTES],
+        was[TEXT_BYTES];
+    if (session->planned.options.quiet || session->planned.options.json) return;
+    grid_text(&now->config, &before->config, grid, sizeof grid);
+    log_note(
+        "step %lld: the first %d of %d blocks are frozen from here on; %s of %s parameters are "
+        "trained%s\n  a step should take %s, not %s; %s moved in %.2f s",
+        (long long)steps + 1, graph->frozen, freeze_blocks(graph),
+        text_thousands(freeze_trained_elements(graph), trained),
+        text_thousands(graph_param_elements(graph), all), grid, forecast_text(session, now, time),
+        forecast_text(session, before, was), text_size((int64_t)session->state.moved_bytes, bytes),
+        (double)ns * 1e-9);
 }
 
 static enum status write_course(const struct session *session, int64_t step) {
@@ -155,7 +181,7 @@ static enum status write_course(const struct session *session, int64_t step) {
     FILE *file = open_memstream(&text, &bytes);
     CHECK(file, "no memory");
     for (int i = 0; i < course->count && course->part[i].step <= step; i++)
-        write_part(file, course, &course->part[i]);
+        course_file_print(course, &course->part[i], file);
     fclose(file);
     SCOPED_FREE char *owned = text;
     SCOPED_FREE char *path = folder_path(session->folder, "course.jsonl");
@@ -168,9 +194,9 @@ enum status transition_begin(const struct session *session, int64_t step) {
 
 enum status transition_done(void *context, int64_t steps, int64_t ns) {
     struct session *session = context;
-    plan_free(&session->before);
     session->sent_before = comm_sent_bytes(engine_comm(session->engine));
     if (is_first(session)) say_changed(session, steps, ns);
+    plan_free(&session->before);
     return engine_agree(session->engine, write_course(session, steps));
 }
 

@@ -171,7 +171,8 @@ Test(data_sampler, unpadded_epochs_have_each_sample_once) {
                 int64_t count = sampler_deal(&sampler, order, s, g, ids);
                 for (int64_t i = 0; i < count; i++) seen[ids[i]]++;
             }
-        for (int i = 0; i < 53; i++) cr_expect_eq(seen[i], 1, "%d replicas, sample %d", replicas, i);
+        for (int i = 0; i < 53; i++)
+            cr_expect_eq(seen[i], 1, "%d replicas, sample %d", replicas, i);
         sampler.drop_last = true;
         cr_expect_eq(sampler_steps(&sampler), 4);
     }

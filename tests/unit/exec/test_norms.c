@@ -1,4 +1,5 @@
-/* Norms of blocks over steps: what they add up, on how many ranks, and how a checkpoint keeps them. */
+/* Norms of blocks over steps: what they add up, on how many ranks, and how a checkpoint keeps them.
+ */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,6 +8,7 @@
 #include "base/mem.h"
 #include "exec/manifest.h"
 #include "exec/state.h"
+#include "exec/train.h"
 #include "graph/freeze.h"
 #include "kit.h"
 

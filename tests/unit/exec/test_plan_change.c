@@ -232,10 +232,10 @@ Test(exec_plan_change, pipelines_of_processes) {
  * by the tree the bits are those of any ranks that freeze at this step. */
 Test(exec_plan_change, freezing) {
     struct told deep = run_threads(DEEP, DEEP " --freeze 2"),
-                  wide = run_threads(WIDE, WIDE " --freeze 2"),
-                  both = run_threads(DEEP, WIDE " --freeze 2"),
-                  sliced = run_threads(DEEP, WIDE " --freeze 2 --zero-stage 2"),
-                  same = run_threads(DEEP, NULL);
+                wide = run_threads(WIDE, WIDE " --freeze 2"),
+                both = run_threads(DEEP, WIDE " --freeze 2"),
+                sliced = run_threads(DEEP, WIDE " --freeze 2 --zero-stage 2"),
+                same = run_threads(DEEP, NULL);
     expect_equal(&wide, &deep, "2x2 beside 4x1");
     expect_equal(&both, &deep, "4x1 to 2x2");
     expect_equal(&sliced, &deep, "4x1 to slices on 2x2");
