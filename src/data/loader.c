@@ -75,6 +75,7 @@ static struct sampler sampler_of(const struct dataset *dataset,
                             .replicas = config->replicas,
                             .micro_batches = config->micro_batches,
                             .seed = config->seed,
+                            .unpadded = config->unpadded,
                             .shuffle = !config->evaluate,
                             .drop_last = config->drop_last,
                             .exactly_once = config->evaluate};

@@ -26,6 +26,7 @@ struct loader_config {
                         G; */
     int micro_count; /* 0: all from first_micro on */
     uint64_t seed;
+    bool unpadded; /* as in struct sampler */
     bool drop_last;
     int64_t start_epoch, start_step; /* where to begin; start_step is within the epoch */
     int64_t end_step;  /* run-wide step to stop before; 0: endless, or one epoch when evaluating */

@@ -13,9 +13,11 @@
 #include "base/text.h"
 #include "exec/checkpoint_load.h"
 #include "exec/manifest.h"
+#include "exec/recorded.h"
 #include "exec/saving.h"
 #include "exec/state.h"
 #include "exec/tensors.h"
+#include "exec/train.h"
 #include "exec/versions.h"
 #include "exec/weights.h"
 
@@ -204,6 +206,7 @@ enum status checkpoint_begin(const struct saving *saving, uint64_t bytes) {
 static enum status seal(const struct saving *saving, const struct manifest_file *files, int count) {
     struct manifest manifest = {.state = *saving->state,
                                 .next = saving->next,
+                                .course = saving->course,
                                 .facts = saving->config->facts,
                                 .fact_count = saving->config->fact_count,
                                 .files = files,
@@ -261,10 +264,12 @@ static enum status gather_stale(struct engine *engine, struct saving *saving) {
 
 enum status checkpoint_save(const struct checkpoint_config *config, struct engine *engine,
                             const struct checkpoint_state *state, enum status ready) {
+    TRY(engine_gather_norms(engine));
     struct saving saving = {
         .config = config,
         .state = state,
         .next = engine->state->next,
+        .course = recorded_course(engine->state),
         .clock = engine->meeting.clock,
         .chooser = engine->meeting.chooser,
         .under_way = overlap_under_way(engine),
@@ -467,7 +472,7 @@ enum status checkpoint_resume(const struct checkpoint_config *config, struct eng
     return status;
 }
 
-int64_t checkpoint_newest(const char *folder) {
+int64_t checkpoint_newest(const char *folder, struct arena *arena, struct train_course *course) {
     struct steps list = {0};
     int64_t newest = -1;
     char unsaid[1];
@@ -478,6 +483,7 @@ int64_t checkpoint_newest(const char *folder) {
         struct manifest manifest;
         if (check_whole(one, list.step[i], &manifest) != STATUS_OK) continue;
         newest = list.step[i];
+        recorded_copy(&manifest.course, arena, course);
         manifest_free(&manifest);
     }
     log_capture(NULL, 0);
@@ -513,16 +519,4 @@ enum status checkpoint_write_model(struct engine *engine, const char *path,
     free(folder);
     struct tensor_share all = {.all = true};
     return status == STATUS_OK ? tensors_write(store, PART_MODEL, &all, path, mark) : status;
-}
-
-enum status checkpoint_load_weights(struct engine *engine, const char *path) {
-    return weights_load(engine_store(engine), &engine_plan(engine)->config.shape, path);
-}
-
-enum status checkpoint_load_model(struct engine *engine, const char *path) {
-    return weights_load_whole(engine_store(engine), &engine_plan(engine)->config.shape, path);
-}
-
-enum status checkpoint_check_weights(const struct plan *plan, const char *path) {
-    return weights_check(plan->store, &plan->config.shape, path);
 }

@@ -24,6 +24,7 @@ struct manifest {
     int64_t under_way;     /* by it: steps whose forwards have begun, and whose update has not */
     const int64_t *groups; /* state of whoever decides on groups (sync/controller.h); likewise */
     int group_count;
+    struct train_course course;      /* as recorded; its arrays likewise */
     const struct train_stale *stale; /* per rank; likewise */
     int stale_ranks;                 /* 0: steps do not overlap */
     struct arena arena;

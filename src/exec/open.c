@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "exec/device_times.h"
+#include "exec/norms.h"
 #include "exec/queues.h"
 #include "exec/state.h"
 
@@ -316,6 +317,7 @@ static enum status set_up(struct engine *engine) {
                             (void **)&engine->arena));
     TRY(backend->memory_new(plan->device, plan->memory.scratch, "scratch",
                             (void **)&engine->scratch));
+    TRY(norms_open(engine));
     TRY(make_runnables(engine));
     TRY(times_open(engine));
     TRY(open_loaders(engine));
@@ -355,6 +357,7 @@ void engine_close(struct engine **pointer) {
         plan->device->backend->memory_free(plan->device, engine->arena, plan->memory.activations);
     if (engine->scratch)
         plan->device->backend->memory_free(plan->device, engine->scratch, plan->memory.scratch);
+    norms_close(engine);
     store_free(&engine->store);
     close_staging(engine);
     plane_close(&engine->plane);

@@ -31,6 +31,7 @@ struct saving {
     struct train_stale *stale;            /* per rank, on the first; NULL: steps do not overlap */
     char *temporary;                      /* the folder that is written to */
     struct tensor_values *values; /* tensors are kept here, and no file is written; or NULL */
+    struct train_course course;   /* count 0: there is one plan */
     struct save_report own, *all;
     int member, members; /* of the group that saves */
     int meeting;         /* of the instruction under way: how many there were */

@@ -93,6 +93,8 @@ struct engine {
     struct pass_run *lockstep; /* per replica, where one device shares their statistics */
     int lockstep_count;        /* those that have come to the pass under way */
     struct broadcast_run broadcast;
+    struct exact_sum *norms;   /* of blocks, on the device; NULL: nobody asks */
+    int norms_group;           /* of the program, which NORM meets */
     struct law_run law;        /* of --hetero */
     struct comm_piece *pieces; /* room for the tensors of one message */
     struct call call;          /* being sent */

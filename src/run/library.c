@@ -124,6 +124,7 @@ static enum status parse_options(struct stretto_run *run) {
 static enum status begin_task(struct local_rank *rank, void *context) {
     (void)context;
     rank->session->state.observer = recorder_position_observer(&rank->session->recorder);
+    TRY(transition_open(rank->session));
     TRY(session_open(rank->session, NULL));
     return engine_start(rank->session->engine);
 }

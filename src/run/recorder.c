@@ -110,6 +110,13 @@ static void on_starting_other(void *context, const char *what, int64_t steps) {
     if (recorder->fault.action != FAULT_NONE) trigger_fault(recorder, NULL, what, steps);
 }
 
+/* Between two engines there is nothing to corrupt. */
+static void on_changing(void *context, const char *what, int64_t steps) {
+    struct recorder *recorder = context;
+    if (recorder->row) control_row_set(recorder->row, steps, what);
+    fault_trigger(&recorder->fault, what, steps);
+}
+
 /* The passes, which bubbles count. */
 static void count_pass(struct recorder *recorder, int64_t begin_ns, int64_t end_ns) {
     if (recorder->first_ns == 0) recorder->first_ns = begin_ns;
@@ -399,7 +406,8 @@ struct engine_observer recorder_engine_observer(struct recorder *recorder) {
                                     .instr = on_instr,
                                     .node = recorder->profiling ? on_node : NULL,
                                     .posted = on_posted,
-                                    .waited = on_waited};
+                                    .waited = on_waited,
+                                    .changing = on_changing};
 }
 
 struct engine_observer recorder_position_observer(struct recorder *recorder) {

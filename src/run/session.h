@@ -54,6 +54,7 @@ struct session {
     struct arena arena;
     struct plan *later, *before; /* of the part of the course that the run is at, where that is not
                                     the first; of the part before, until it is left */
+    int64_t decided;             /* by the rule norm: behind this step, the last time */
     uint64_t sent_before;        /* the first step: the start is no part of a step's bytes */
     uint64_t sent;               /* in the steps of the parts before */
     enum status model_status;    /* of writing a model that no rank holds alone */

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "graph/freeze.h"
+#include "plan/course_file.h"
 #include "plan/resolve.h"
 #include "view/explain.h"
 #include "view/view_forecast.h"
@@ -64,18 +65,23 @@ struct frozen_costs {
     int64_t *trained;
 };
 
-static enum status find_cost(struct frozen_costs *costs, int frozen) {
-    if (costs->trained[frozen]) return STATUS_OK;
-    struct planned_run other = *costs->planned;
-    struct course_part part = {.frozen = frozen};
+static enum status weigh_part(const struct planned_run *planned, const struct course_part *part,
+                              int64_t *trained, double *step_ns) {
+    struct planned_run other = *planned;
     struct view_forecast view;
-    TRY(planned_part(costs->planned, &part, true, &other.plan));
-    costs->trained[frozen] = freeze_trained_elements(other.plan->micro[0].graph);
+    TRY(planned_part(planned, part, true, &other.plan));
+    *trained = freeze_trained_elements(other.plan->micro[0].graph);
     enum status status = view_forecast_open(&other, false, &view);
-    if (status == STATUS_OK) costs->step_ns[frozen] = view.forecast.result.step;
+    if (status == STATUS_OK) *step_ns = view.forecast.result.step;
     if (status == STATUS_OK) view_forecast_close(&view);
     plan_free(&other.plan);
     return status;
+}
+
+static enum status find_cost(struct frozen_costs *costs, int frozen) {
+    struct course_part part = course_part_at(&costs->planned->course, 0, frozen);
+    if (costs->trained[frozen]) return STATUS_OK;
+    return weigh_part(costs->planned, &part, &costs->trained[frozen], &costs->step_ns[frozen]);
 }
 
 static enum status course_ns(struct frozen_costs *costs, const struct course *course, double *ns) {
@@ -92,17 +98,22 @@ static enum status course_ns(struct frozen_costs *costs, const struct course *co
 
 static enum status print_parts(struct frozen_costs *costs, FILE *out) {
     const struct course *course = &costs->planned->course;
-    struct text_table table = {.align = "rrrr"};
+    struct text_table table = {.align = "rrrrr"};
+    struct course_part part;
     char text[TEXT_BYTES];
-    text_table_cell(&table, "from step"), text_table_cell(&table, "frozen blocks");
-    text_table_cell(&table, "trained parameters"), text_table_cell(&table, "step");
-    for (int i = 0; i < course->count; i++) {
-        int frozen = course->part[i].frozen;
-        TRY(find_cost(costs, frozen));
-        text_table_cell(&table, "%s", text_thousands(course->part[i].step + 1, text));
-        text_table_cell(&table, "%d", frozen);
-        text_table_cell(&table, "%s", text_thousands(costs->trained[frozen], text));
-        text_table_cell(&table, "%.2f ms", costs->step_ns[frozen] * 1e-6);
+    int64_t trained;
+    double step_ns;
+    text_table_cell(&table, course->open ? "not before step" : "from step");
+    text_table_cell(&table, "frozen blocks");
+    text_table_cell(&table, "trained parameters"), text_table_cell(&table, "grid");
+    text_table_cell(&table, "step");
+    for (int i = 0; course_reaches(course, i, &part); i++) {
+        TRY(weigh_part(costs->planned, &part, &trained, &step_ns));
+        text_table_cell(&table, "%s", text_thousands(part.step + 1, text));
+        text_table_cell(&table, "%d", part.frozen);
+        text_table_cell(&table, "%s", text_thousands(trained, text));
+        text_table_cell(&table, "%d x %d, %d", part.stages, part.replicas, part.micro_batches);
+        text_table_cell(&table, "%.2f ms", step_ns * 1e-6);
     }
     text_table_print(&table, EXPLAIN_NAME_COLUMNS, out);
     text_table_free(&table);
@@ -141,11 +152,18 @@ enum status explain_course_print(const struct planned_run *planned, bool forecas
     const struct course *course = &planned->course;
     int blocks = freeze_blocks(planned->plan->micro[0].graph);
     char steps[TEXT_BYTES];
-    if (course->count == 1) return STATUS_OK;
-    text_row(out, "course", EXPLAIN_NAME_COLUMNS,
-             "more blocks are frozen after every %s, up to %d of %d; the plan is made anew then",
-             text_count(planned->plan->config.freeze_every, "step", steps),
-             course->part[course->count - 1].frozen, blocks);
+    if (!course_changes(course)) return STATUS_OK;
+    int most = course->open ? course_most(course, course->config->steps - 1)
+                            : course->part[course->count - 1].frozen;
+    if (course->recorded)
+        text_row(out, "course", EXPLAIN_NAME_COLUMNS, "of %s; the plan is made anew for each part",
+                 planned->plan->config.course->name);
+    else
+        text_row(out, "course", EXPLAIN_NAME_COLUMNS,
+                 "%s frozen after every %s, up to %d of %d; the plan is made anew then",
+                 course->open ? "blocks below the one whose gradients are smallest are"
+                              : "more blocks are",
+                 text_count(planned->plan->config.freeze_every, "step", steps), most, blocks);
     if (!forecasts) return STATUS_OK;
     SCOPED_FREE double *step_ns = MEM_ARRAY(double, blocks + 1);
     SCOPED_FREE int64_t *trained = MEM_ARRAY(int64_t, blocks + 1);

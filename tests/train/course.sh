@@ -70,7 +70,7 @@ same one part
 [ $? = 2 ] && grep -q freeze out || { echo "another course is taken"; cat out; exit 1; }
 # A change is told, with what it leaves to train.
 "$STRETTO" train $common $course --deal 2x2 --micro-batches 2 --out told >out 2>&1 || { cat out; exit 1; }
-grep -q 'step 4: the first 1 of 3 blocks are frozen from here on; 72,906 of 78,042 parameters are trained' out || { cat out; exit 1; }
+grep -q 'step 4: the first 1 of 3 blocks are frozen from here on; 72,906 of 78,042 parameters are trained$' out && grep -q 'a step should take .*, not .*; .* moved in' out || { cat out; exit 1; }
 grep -q '"trained' told/course.jsonl && exit 1
 # explain tells the parts before, and what other shares would take.
 # shellcheck disable=SC2086

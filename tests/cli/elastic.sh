@@ -1,0 +1,37 @@
+# What --auto-pipe, --auto-dp and --course refuse, with both values and a way out; what explain says of a course.
+. "$ROOT/tests/cli/lib.sh"
+vit="--model vit-micro --data synthetic:size=8,count=53,test_count=8 --batch 16 --steps 12 --threads 1"
+pipe="$vit --strategy gpipe --stages 4 -n 4 --micro-batches 4"
+row() { printf '{"step":%s,"frozen":%s,"of":4,"ranks":4,"stages":%s,"replicas":%s,"micro_batches":%s,"batch":16}\n' "$@"; }
+{ row 0 0 4 1 4; row 3 2 2 2 2; row 6 3 1 4 1; } >course
+# shellcheck disable=SC2086
+{
+    answers 2 'auto-pipe params without --freeze' explain $pipe --auto-pipe params
+    answers 2 'auto-dp without --freeze' explain $pipe --auto-dp
+    answers 2 'auto-dp with --auto-pipe off' explain $pipe --freeze 0,2 --auto-dp
+    answers 2 'without --auto-dp' explain $pipe --freeze 0,2 --auto-pipe params
+    answers 2 'auto-pipe params with schedule single' explain $vit --replicas 2 --freeze 0,2 --auto-pipe params --auto-dp
+    answers 2 'auto-pipe params with schedule zbv' explain $vit --strategy zbv --stages 2 --micro-batches 4 --freeze 0,2 --auto-pipe params --auto-dp
+    answers 2 'auto-pipe params with --cut' explain $pipe --cut blocks.1,blocks.2,blocks.3 --freeze 0,2 --auto-pipe params --auto-dp
+    answers 2 'micro-batches 6' explain $vit --batch 12 --strategy gpipe --stages 4 --micro-batches 6 --freeze alpha=1/3 --freeze-every 3 --auto-pipe params --auto-dp
+    answers 2 'with --zero-stage 3' explain $pipe --zero-stage 3 --freeze 0,2 --auto-pipe params --auto-dp
+    answers 2 'zero-accumulate scatter' explain $pipe --zero-stage 2 --zero-accumulate scatter --freeze 0,2 --auto-pipe params --auto-dp
+    answers 2 'grids are of 4 ranks, this run has 2' explain $vit --course course --strategy gpipe --stages 2 --micro-batches 4
+    answers 2 'begins with 1 replicas x 4 micro-batches, this run with 1 x 1' explain $vit --course course
+    answers 2 'the file says what is frozen' explain $vit --course course --deal 1x4 --freeze 2
+    answers 2 'of a model with 4 blocks, resnet8 has 3' explain --model resnet8 --batch 16 --course course --deal 1x4
+    answers 2 'steps have 16 samples, --batch is 8' explain $vit --batch 8 --course course --deal 1x4
+    answers 3 'cannot open' explain $vit --course nowhere --deal 1x4
+    sed 's/"step":3/"step":0/' course >damaged
+    answers 3 'damaged:2: step: 0 comes after 0' explain $vit --course damaged --deal 1x4
+    sed 's/,"ranks":4,/,/' course >damaged
+    answers 3 'damaged:1: ranks: is missing' explain $vit --course damaged --deal 1x4
+    "$STRETTO" explain $pipe --freeze alpha=1/3 --freeze-every 3 --auto-pipe params --auto-dp >out 2>&1 || say "explain: $(cat out)"
+    "$STRETTO" explain $pipe --course course >replay 2>&1 || say "explain of a course: $(cat replay)"
+}
+for row in ' 1  *0  *136,650  *4 x 1, 4 ' ' 4  *2  *67,722  *2 x 2, 2 ' ' 7  *3  *34,250  *1 x 4, 1 ' 'transition'; do
+    grep -q -- "$row" out || say "explain has no row $row: $(cat out)"
+    grep -q -- "$row" replay || say "explain of a course has no row $row: $(cat replay)"
+done
+grep -q '^course  *of course; the plan is made anew for each part' replay || say "no course: $(cat replay)"
+exit $failed

@@ -1,0 +1,73 @@
+# Pipelines that shrink as blocks freeze, and whose freed ranks become replicas: as processes and threads, to the bits of one device
+# that replays the course; killed in each phase of a change and resumed; what cannot be is refused.
+. "$ROOT/tests/train/lib.sh"
+# Samples that replicas do not divide; parts begin in the middle of epochs.
+length="--batch 16 --epochs 3 --threads 1 --lr-policy const --warmup 0 --quiet"
+vit="--model vit-micro --data synthetic:size=8,count=53,test_count=8"
+resnet="--model resnet8 --data synthetic:size=8,count=53,test_count=8"
+bert="--model bert-tiny --data synthetic:count=53,test_count=8,seq=16,predictions=3,vocab=100"
+course="--freeze alpha=1/3 --freeze-every 3 --auto-pipe params --auto-dp"
+# train NAME OPTION...
+train() {
+    name=$1
+    shift
+    # shellcheck disable=SC2086
+    "$STRETTO" train $length --out "$name" "$@" 2>out || { echo "$name: $*"; cat out; exit 1; }
+}
+same() {
+    for what in param_hash buffer_hash; do
+        a=$(key "$1/summary.json" $what) b=$(key "$2/summary.json" $what)
+        [ -n "$a" ] && [ "$a" = "$b" ] || { echo "$1 and $2: $what $a and $b"; exit 1; }
+    done
+}
+grids() { sed 's/.*"frozen":\([0-9]*\),.*"stages":\([0-9]*\),"replicas":\([0-9]*\),"micro_batches":\([0-9]*\),.*/\1:\2x\3x\4/' "$1/course.jsonl" | paste -s -d ' '; }
+# shellcheck disable=SC2086
+{
+    train shrinks $vit $course --strategy gpipe --stages 4 -n 4 --micro-batches 4
+    [ "$(grids shrinks)" = "0:4x1x4 2:2x2x2 3:1x4x1" ] || { echo "grids: $(grids shrinks)"; exit 1; }
+    train one $vit --course shrinks/course.jsonl --deal 1x4
+    same shrinks one
+    for how in "--strategy gpipe --spawn threads" "--strategy 1f1b" "--strategy 1f1b --zero-stage 1" "--strategy gpipe --zero-stage 2 --spawn threads" "--strategy zb-h1"; do
+        rm -rf other
+        train other $vit $course $how --stages 4 -n 4 --micro-batches 4
+        same shrinks other
+        rm -rf other
+        train other $vit --course shrinks/course.jsonl $how --stages 4 -n 4 --micro-batches 4
+        same shrinks other
+    done
+    # With --sum tree one device that only freezes ends alike.
+    train tree $vit $course --strategy gpipe --stages 4 -n 4 --micro-batches 4 --sum tree
+    train freezes $vit --freeze alpha=1/3 --freeze-every 3 --deal 1x4 --sum tree
+    same tree freezes
+    # Batch norm: running statistics are replica 0's when others come. Tied parameters. Norms, and frozen parameters that weigh.
+    train bn $resnet $course --strategy 1f1b --stages 2 -n 2 --micro-batches 4
+    case $(grids bn) in *:1x2x2*) ;; *) echo "batch norm: $(grids bn)"; exit 1 ;; esac
+    train bn_one $resnet --course bn/course.jsonl --deal 1x4
+    same bn bn_one
+    train tied $bert --freeze 0,1,2 --freeze-every 3 --auto-pipe params-lambda --auto-dp --strategy gpipe --stages 2 -n 2 --micro-batches 4
+    train tied_one $bert --course tied/course.jsonl --deal 1x4
+    same tied tied_one
+    train norm $vit --freeze norm --freeze-every 3 --auto-pipe params --auto-dp --strategy gpipe --stages 4 -n 4 --micro-batches 4
+    train norm_one $vit --course norm/course.jsonl --deal 1x4
+    same norm norm_one
+    # Stopped anywhere, also right behind a change and right before it.
+    rm -rf part
+    train part $vit $course --strategy gpipe --stages 4 -n 4 --micro-batches 4 --steps 2
+    for steps in 3 4 6 7 12; do
+        "$STRETTO" train --resume --quiet --out part --steps $steps >out 2>&1 || { echo "to step $steps"; cat out; exit 1; }
+    done
+    same shrinks part
+    "$STRETTO" explain $length $vit $course --strategy gpipe --stages 4 -n 4 --micro-batches 4 >out 2>&1 || { cat out; exit 1; }
+    for row in ' 1  *0  *136,650  *4 x 1, 4 ' ' 4  *2  *67,722  *2 x 2, 2 ' ' 7  *3  *34,250  *1 x 4, 1 ' 'transition'; do
+        grep -q -- "$row" out || { echo "explain has no row $row"; cat out; exit 1; }
+    done
+    for run in shrinks bn; do
+        [ -z "$SAN" ] && python3 - "$run" <<'END'
+import json, sys
+told = json.load(open(sys.argv[1] + "/summary.json"))
+for have, want in zip(told["peak_bytes"], told["predicted_peak_bytes"]):
+    assert have <= want + (512 << 10), (sys.argv[1], have, want)
+END
+        [ $? = 0 ] || exit 1
+    done
+}
