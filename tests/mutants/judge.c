@@ -103,8 +103,7 @@ static void compare_losses(struct world *world, const struct rank *rank, value w
     bool own = world->overlaps && list_is_step(rank->list);
     if (own && rank->cell.position != grid->stages - 1) want = 0;
     for (int r = 0; r < world->program->ranks; r++)
-        if (!own || grid_cell(grid, r).position == rank->cell.position)
-            heard += value_of(VALUE_RANK, (value)r, 0);
+        if (!own || r == rank->number) heard += value_of(VALUE_RANK, (value)r, 0);
     if (rank->losses != want) world_wrong(world, "other losses");
     if (rank->heard != heard) world_wrong(world, "not all ranks were heard");
 }
@@ -143,7 +142,8 @@ static void compare(struct world *world, struct rank *rank) {
     if (rank->lockstep_count > 0) world_wrong(world, "passes in lockstep were never run");
     if (rank->stands_in) world_wrong(world, "stands in for part of a pass");
     if (rank->served) world_wrong(world, "a call that was not answered");
-    compare_losses(world, rank, want->losses);
+    compare_losses(world, rank,
+                   world->overlaps ? want->replica_losses[rank->cell.first_replica] : want->losses);
     for (int c = 0; c < rank->chunks; c++) compare_stage(world, rank, c, want);
 }
 

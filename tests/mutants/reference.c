@@ -154,6 +154,7 @@ struct reference reference_new(const struct program *program, bool shares,
                                   .apart = program->every > 0,
                                   .mean_statistics = MEM_ARRAY(value, stages),
                                   .replica_norm = MEM_ARRAY(value, grid->replicas),
+                                  .replica_losses = MEM_ARRAY(value, grid->replicas),
                                   .older = MEM_ARRAY(int, stages),
                                   .stage_norm = MEM_ARRAY(value, stages),
                                   .statistics = MEM_ARRAY(value, stages * grid->replicas)};
@@ -191,6 +192,7 @@ void reference_free(struct reference *reference) {
     free(reference->common);
     free(reference->mean_statistics);
     free(reference->replica_norm);
+    free(reference->replica_losses);
 }
 
 static bool present(const struct reference *reference, int micro) {
@@ -363,6 +365,7 @@ static value seed_of(const struct reference *reference, int micro) {
 
 static void run_forward(struct reference *reference, struct step *step) {
     reference->losses = 0;
+    for (int r = 0; r < reference->grid.replicas; r++) reference->replica_losses[r] = 0;
     for (int s = 0; s < reference->stages; s++) {
         value *forward = step->forward + s * step->total;
         int number = reference->overlaps ? reference->step : 0;
@@ -373,7 +376,9 @@ static void run_forward(struct reference *reference, struct step *step) {
             forward[m] = reference_forward(step->pass[m], read_for(reference, s, m),
                                            shared_by(reference, s, step->pass, m));
             step->input[m] = value_of(VALUE_OUTPUT, forward[m], 0);
-            if (s == reference->stages - 1) reference->losses += reference_loss(forward[m]);
+            if (s < reference->stages - 1) continue;
+            reference->losses += reference_loss(forward[m]);
+            reference->replica_losses[m / reference->micros] += reference_loss(forward[m]);
         }
         move_statistics(reference, s, step->pass);
     }

@@ -33,6 +33,7 @@ struct reference {
     value *params;                  /* per bucket: now */
     value *statistics;              /* running, per replica and stage: now */
     value norm, losses, evaluation; /* of the last step; of an evaluation behind it */
+    value *replica_losses;          /* per replica: its part of `losses` */
     value *stage_norm;              /* per stage: of its own gradients */
     /* Where replicas train apart `params` are their mean, and: */
     bool apart, averages;   /* the next step averages */
