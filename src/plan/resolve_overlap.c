@@ -37,8 +37,8 @@ static enum status check_options(const struct options *options, const struct run
     if (config->dtype == DTYPE_F16 || strcmp(options->dtype, "f16") == 0)
         return refuse(config, "--dtype f16", "no step has one loss scale", "--dtype bf16 or f32");
     if (recompute_keeps_last(config->recompute))
-        return refuse(config, "--recompute except-last", "none of its micro-batches is the last one",
-                      "--recompute always");
+        return refuse(config, "--recompute except-last",
+                      "none of its micro-batches is the last one", "--recompute always");
     if (config->sum != SUM_REPLICA)
         return refuse(config, "--sum", "gradients are added by replica", "--sum replica");
     return STATUS_OK;
