@@ -69,6 +69,8 @@ enum status resolve_grid(const struct options *options, const struct run_config 
 /* Local. Of a strategy that does not flush: refuses what cannot go with it, and decides what
  * follows from it. The schedule, the grid and the batch are known. */
 enum status resolve_overlap(struct options *options, struct run_config *config);
+/* Local. --drop-last is on, which is told where it was given as off. */
+void resolve_drop_last(struct options *options, struct run_config *config);
 /* Local. --freeze, --course and what goes with them: the same. */
 enum status resolve_freeze(const struct options *options, const struct course_file *course,
                            struct run_config *config);

@@ -54,6 +54,6 @@ enum status resolve_apart(struct options *options, struct run_config *config) {
         config->sync_every = (int)options->sync_every;
         config->outer = outer_of(options);
     }
-    config->drop_last = options->drop_last = true; /* replicas take samples alike */
+    resolve_drop_last(options, config); /* replicas take samples alike */
     return STATUS_OK;
 }

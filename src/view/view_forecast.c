@@ -145,10 +145,10 @@ static void print_laws(const struct view_forecast *view, FILE *out) {
     char rate[TEXT_BYTES];
     if (!view->costs.hetero) return;
     if (planned->plan->flop_ns > 0)
-        row(out, "laws", "%s: passes take their flops at %s GFLOP/s, whatever a device does",
+        row(out, "laws", "%s: passes run at %s GFLOP/s, whatever the costs above say",
             planned->options.hetero, text_rate(1 / planned->plan->flop_ns, rate));
     else
-        row(out, "laws", "%s: of what passes take otherwise", planned->options.hetero);
+        row(out, "laws", "%s, applied to the costs above", planned->options.hetero);
 }
 
 /* What slow ranks cost under this strategy, in one sentence. */
