@@ -90,6 +90,10 @@ static enum status take_answer(struct engine *engine, const struct posted *poste
     return STATUS_OK;
 }
 
+static int64_t bar(int64_t count) {
+    return count < STALE_MOST ? count : STALE_MOST;
+}
+
 enum status finish_GROUP(struct engine *engine, const struct instr *instr) {
     struct posted *posted = engine_posted(engine, instr);
     struct rounds_choice *choice = &engine->rounds.choice;
@@ -100,6 +104,10 @@ enum status finish_GROUP(struct engine *engine, const struct instr *instr) {
     posted->asks = false;
     posted->step->members = choice->count;
     posted->step->spread = choice->spread;
+    if (by_stage(engine, instr) || has_loss(engine)) {
+        engine->state->groups.members[bar(choice->count)]++;
+        engine->state->groups.spread[bar(choice->spread)]++;
+    }
     comm_group_choose(engine->group[instr->group], choice->replica, choice->count,
                       (uint64_t)choice->number + 1);
     return STATUS_OK;

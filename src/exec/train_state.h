@@ -91,11 +91,19 @@ struct train_course {
     struct train_norms norms;
 };
 
+/* Averages over groups that were chosen, by their members, and by how many updates the oldest
+ * member's parameters lacked of those that the newest had seen; the last ones count all that are
+ * more. Each member counts, once for all stages that have the same group. */
+struct train_groups {
+    int64_t members[STALE_MOST + 1], spread[STALE_MOST + 1];
+};
+
 struct train_state {
     struct checkpoint_state done;
     struct train_position next;
     struct train_laws laws;
     struct train_stale stale;
+    struct train_groups groups;
     double lr;                       /* asked for; NaN: the policy's */
     struct engine_observer observer; /* of instructions */
     struct train_norms norms;

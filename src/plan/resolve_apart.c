@@ -16,9 +16,9 @@ static enum status check_chosen(const struct options *options, const struct run_
     if (config->overlaps)
         return refuse(config, "--schedule", "groups are of steps that are flushed",
                       "--schedule 1f1b");
-    if (config->plane && strcmp(config->plane, "nccl") == 0)
-        return refuse(config, "--comm nccl", "its groups cannot be chosen while ranks run",
-                      "--comm peer, or a communicator of the host");
+    if (config->plane_named)
+        return refuse(config, "--comm", "between GPUs no groups can be chosen while ranks run",
+                      "--comm auto, which goes through memory of the host");
     if (strategy_uses_threads(options)) return STATUS_OK;
     return refuse(config, "--spawn processes", "the ranks that decide share memory",
                   "--spawn threads, or --clock virtual");
@@ -50,6 +50,7 @@ enum status resolve_apart(struct options *options, struct run_config *config) {
     TRY(check_options(options, config));
     if (config->chooses) {
         TRY(resolve_groups(options, config));
+        config->plane = NULL; /* averages go through memory of the host */
     } else {
         config->sync_every = (int)options->sync_every;
         config->outer = outer_of(options);

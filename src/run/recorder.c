@@ -297,6 +297,8 @@ static void on_row(void *context, const struct step_row *told) {
     row->numbers = (double)told->numbers;
     row->least = (double)told->least;
     row->most = (double)told->most;
+    row->group_size = told->group_size;
+    row->group_spread = isnan(told->group_size) ? NAN : (double)told->spread;
     row->ranks = told->ranks;
     row->rank_loss = told->rank_loss;
     row->rank_ms = told->rank_ms;
@@ -391,7 +393,7 @@ enum status recorder_open(const struct planned_run *planned, const char *folder,
                                   .total_steps = planned->plan->config.steps,
                                   .steps_per_epoch = planned->plan->config.steps_per_epoch,
                                   .log_every = options->log_every,
-                                  .numbers = planned->plan->program->ahead > 0,
+                                  .numbers = planned->plan->program->ahead > 0 || planned->plan->config.chooses,
                                   .json = options->json,
                                   .quiet = options->quiet,
                                   .columns = recorder.lines ? -1 : 0});

@@ -121,6 +121,7 @@ void result_measure(struct session *session) {
         .reduced_bytes_per_step = reduced_bytes(session),
         .laws = session->state.laws,
         .stale = session->state.stale,
+        .groups = session->state.groups,
         .use = recorder_use(&session->recorder),
         .load = recorder_load(&session->recorder),
         .step_flops =
@@ -271,6 +272,33 @@ static void fill_stale(const struct session *session, struct summary *summary) {
                           most + 1);
 }
 
+/* One bar behind the last that is not 0. */
+static void fill_bars(struct session *session, struct summary *summary, const int64_t *sum,
+                      const char *tag, struct summary_ints *out) {
+    int most = STALE_MOST;
+    while (most > 0 && sum[most] == 0) most--;
+    *out = summary_ints_new(summary, most + 1);
+    for (int i = 0; i <= most; i++) out->item[i] = sum[i];
+    if (session->recorder.metrics)
+        metrics_histogram(session->recorder.metrics, session->result.steps, tag, sum, most + 1);
+}
+
+static void fill_groups(struct session *session, struct summary *summary) {
+    int ranks = session->all ? comm_size(engine_comm(session->engine)) : 1;
+    struct train_groups sum = {0};
+    if (!session_plan(session)->config.chooses) return;
+    for (int r = 0; r < ranks; r++) {
+        const struct train_groups *of =
+            session->all ? &session->all[r].groups : &session->figures.groups;
+        for (int i = 0; i <= STALE_MOST; i++) {
+            sum.members[i] += of->members[i];
+            sum.spread[i] += of->spread[i];
+        }
+    }
+    fill_bars(session, summary, sum.members, "train/group_members", &summary->group_members);
+    fill_bars(session, summary, sum.spread, "train/group_spread", &summary->group_spread);
+}
+
 enum status result_fill(struct session *session, int exit_code) {
     struct summary *summary = &session->summary;
     recorder_lacks(&session->recorder, recorder_note_times(&session->recorder), "history.jsonl");
@@ -285,6 +313,7 @@ enum status result_fill(struct session *session, int exit_code) {
     fill_mfu(session, summary);
     fill_late(session, summary);
     fill_stale(session, summary);
+    fill_groups(session, summary);
     summary->exit = exit_code;
     return STATUS_OK;
 }

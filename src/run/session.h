@@ -22,6 +22,7 @@ struct rank_figures {
     int64_t reduced_bytes_per_step;
     struct train_laws laws; /* by --hetero base */
     struct train_stale stale;
+    struct train_groups groups;
 };
 
 /* Of a step, by the simulator: with 90% probability from low to high; of rank 0's, in passes, and

@@ -26,7 +26,7 @@ static const char documented[] = "version strategy model data device dtype isa t
                                  "sent_bytes_per_step reduced_bytes_per_step syncs_per_s bubble "
                                  "span_bubble predicted_step_ms.p50 "
                                  "predicted_step_ms.low predicted_step_ms.high "
-                                 "staleness staleness_rank law_passes law_late mfu peak_flops "
+                                 "staleness staleness_rank group_members group_spread law_passes law_late mfu peak_flops "
                                  "time_ms.data "
                                  "time_ms.forward time_ms.backward "
                                  "time_ms.comm_exposed time_ms.comm_hidden time_ms.optimizer "
