@@ -104,6 +104,7 @@ void step_renew(struct step *step, int64_t number) {
     step->untold_count = 0;
     step->version = -1;
     step->relayed = (struct step_share){0};
+    step->spoken = NULL;
     step->asked = (struct step_request){0};
 }
 
@@ -123,6 +124,7 @@ void engine_find_place(struct engine *engine) {
     renew(engine, engine->step, number);
     versions_set(engine->store, number);
     overlap_empty(engine);
+    speakers_begin(engine, number);
 }
 
 int64_t engine_steps_left(const struct engine *engine) {
@@ -183,7 +185,7 @@ static int64_t step_samples(const struct engine *engine, const struct step *step
 static int64_t idle_ns(const struct step *step) {
     const struct step_times *times = &step->times;
     double own_ms = step->share.came_ms, slowest_ms = own_ms;
-    for (int m = 0; m < step_reports(step); m++)
+    for (int m = 0; m < step_reports(step) && !step->spoken; m++)
         slowest_ms = fmax(slowest_ms, step->shares[m].came_ms);
     int64_t idle = (int64_t)((slowest_ms - own_ms) * 1e6);
     int64_t groups = times->of[TIME_COMM] - times->message_ns;
@@ -208,6 +210,10 @@ static int64_t skipped_samples(const struct engine *engine, const struct tally *
     return 0;
 }
 
+static double right_share(const struct tally *tally) {
+    return tally->ranked > 0 ? tally->right1 / tally->ranked : NAN;
+}
+
 /* Of five classes or fewer the answer is always among the best five: that says nothing. What was
  * ranked is what its operation reads; the output of a model may be another value. */
 static double top_five(const struct engine *engine, const struct tally *tally) {
@@ -220,6 +226,16 @@ static double top_five(const struct engine *engine, const struct tally *tally) {
         if (scores->dim[scores->rank - 1] <= 5) return NAN;
     }
     return tally->ranked > 0 ? tally->right5 / tally->ranked : NAN;
+}
+
+int step_reports(const struct step *step) {
+    if (step->spoken) return group_count(step->spoken, GROUP_PIPELINE);
+    return step->reported ? comm_group_count(step->reported) : 1;
+}
+
+int step_reporter(const struct step *step, int m, int own) {
+    if (step->spoken) return group_rank(step->spoken, GROUP_PIPELINE, m, 0);
+    return step->reported ? comm_group_rank(step->reported, m) : own;
 }
 
 /* Where steps overlap it is the mean of the replicas' mini-batches, each divided by its own count.
@@ -251,13 +267,10 @@ static void fill_result(const struct engine *engine, struct step *step, struct s
     *out = (struct step_result){.step = step->number,
                                 .epoch = step->begin.epoch,
                                 .step_in_epoch = step->begin.sample / engine->plan->config.batch,
-                                .numbers = (step->number + 1) * engine->plan->config.replicas,
-                                .least = step->number + 1, /* replicas meet in each step */
-                                .most = step->number + 1,
                                 .samples = step_samples(engine, step),
                                 .skipped = skipped_samples(engine, tally),
                                 .loss = step_loss(engine, step),
-                                .acc1 = tally->ranked > 0 ? tally->right1 / tally->ranked : NAN,
+                                .acc1 = right_share(tally),
                                 .acc5 = top_five(engine, tally),
                                 .lr = step->lr,
                                 .grad_norm = step->normed && !overlaps ? step->grad_norm : NAN,
@@ -330,6 +343,7 @@ static enum status run_step(struct engine *engine, struct step *step) {
     scale_begin(engine, step);
     times_step(engine, step);
     TRY(queues_clear_told(engine, step));
+    TRY(overlap_hear(engine));
     TRY(overlap_fill(engine));
     engine->same_params = engine->same_statistics = false;
     TRY(engine_run_list(engine, list_at(engine, step_in_epoch(engine))));
@@ -369,6 +383,8 @@ enum status engine_finish(struct engine *engine, struct step_result *out) {
     enum status status = queues_wait(engine, step->done);
     if (status == STATUS_OK) status = tell(engine, step);
     if (status == STATUS_OK) status = times_tell(engine, step);
+    step->end_ns = engine_now(engine);
+    if (status == STATUS_OK) status = overlap_tell(engine, step);
     if (status == STATUS_OK) status = overlap_agree(engine, step);
     /* Of steps under way at once each counts from the end of the one before. */
     int64_t now_ns = engine_now(engine), before_ns = engine->finished_ns;
@@ -396,6 +412,41 @@ bool engine_norm(const struct engine *engine, int64_t number, double *out) {
     if (number < 0 || step->number != number || !step->normed) return false;
     if (engine->plan->program->ahead > 0) return overlap_norm(engine, step, out);
     *out = step->grad_norm;
+    return true;
+}
+
+/* Of all replicas, where they meet; of what this rank knows of others, where it has no rows. */
+static void row_of_step(const struct engine *engine, const struct step *step, double norm,
+                        struct step_row *out) {
+    const struct tally *tally = &step->tally;
+    int64_t done = step->number + 1; /* by each */
+    *out = (struct step_row){.step = step->number,
+                             .numbers = done * engine->plan->config.replicas,
+                             .least = done,
+                             .most = done,
+                             .skipped = skipped_samples(engine, tally),
+                             .loss = step_loss(engine, step),
+                             .acc1 = right_share(tally),
+                             .acc5 = top_five(engine, tally),
+                             .grad_norm = norm,
+                             .ranks = comm_size(engine->comm),
+                             .rank_loss = step->rank_loss,
+                             .rank_ms = engine->speakers ? step->late_ms : step->rank_ms};
+}
+
+bool engine_row(struct engine *engine, int64_t number, struct step_row *out) {
+    const struct step *step = &engine->ring[number % engine->ring_count];
+    struct tally sum;
+    double norm;
+    if (speakers_have_rows(engine)) {
+        if (!speakers_row(engine, number, out, &sum)) return false;
+        out->skipped = skipped_samples(engine, &sum);
+        out->acc1 = right_share(&sum);
+        out->acc5 = top_five(engine, &sum);
+        return true;
+    }
+    if (!engine_norm(engine, number, &norm)) return false;
+    row_of_step(engine, step, norm, out);
     return true;
 }
 
@@ -443,7 +494,7 @@ enum status engine_forward(struct engine *engine, const struct engine_sink *sink
     *out = (struct eval_result){.samples = (int64_t)tally->samples,
                                 .skipped = skipped_samples(engine, tally),
                                 .loss = loss,
-                                .acc1 = tally->ranked > 0 ? tally->right1 / tally->ranked : NAN,
+                                .acc1 = right_share(tally),
                                 .acc5 = top_five(engine, tally),
                                 .ns = clock_ns() - begin};
     for (int i = 0; i < GRAPH_MAX_LOSSES; i++)

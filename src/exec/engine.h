@@ -12,52 +12,13 @@
 #define EXEC_ENGINE_H
 
 #include "exec/engine_clock.h"
+#include "exec/results.h"
 #include "exec/store.h"
 #include "exec/train_state.h"
 #include "plan/plan.h"
 
 /* Local. How often `waited` is called in one run of a body or a drain, at most. */
 int64_t engine_most_waits(const struct plan *plan, const struct instr_list *list);
-
-/* Where the time of a step went. */
-struct step_times {
-    int64_t total_ns;
-    int64_t of[TIME_COUNT]; /* by category; TIME_COMM: posting, adding, waiting; see hidden_ns */
-    int64_t message_ns;     /* the part of TIME_COMM spent waiting for messages between stages */
-    int64_t unsent_ns;      /* the part of message_ns before the message began to move */
-    int64_t idle_ns;        /* the part of TIME_COMM in which nothing could move: unsent_ns, and the
-                               waits until the slowest rank came to an operation of a group */
-    int64_t hidden_ns;      /* other threads moved bytes for the rank: not in TIME_COMM */
-};
-
-/* What a rank asks for after the step under way; all ranks learn what any of them asks. */
-struct step_request {
-    int signal;         /* that asks for a stop; 0: none */
-    bool save, time_up; /* a checkpoint; a stop because time is up */
-};
-
-struct step_result {
-    int64_t step, epoch, step_in_epoch; /* counted from 0 */
-    int64_t numbers, least, most;       /* mini-batches done; by the last, the first replica */
-    int64_t samples, skipped;           /* of these, without a label that counts: damaged ones */
-    double loss;                        /* mean over the labels of the step, all terms added */
-    double acc1, acc5; /* of the first term that counts them; NaN: none does; acc5 of few classes */
-    double lr;
-    double grad_norm;  /* NaN: not known yet, see engine_norm */
-    double loss_scale; /* see struct loss_scale; NaN: there is none */
-    struct step_times times;
-    struct step_request request; /* of all ranks together */
-    int ranks;
-    /* Per rank, until the end of the next step: mean loss, NaN: none; time without waiting. */
-    const double *rank_loss, *rank_ms;
-};
-
-struct eval_result {
-    int64_t samples, skipped; /* as of a step */
-    double loss, acc1, acc5;
-    double term[GRAPH_MAX_LOSSES]; /* of the loss, in the graph's order */
-    int64_t ns;
-};
 
 /* What the model made of a batch of an evaluation: its output, of a classifier the scores before
  * softmax. All pointers are valid inside the call. */
@@ -159,6 +120,10 @@ enum status engine_settle(struct engine *engine);
 /* Local. The norm of the gradients of a step, known at the end of the next one at the latest;
  * false: it is not known, or known no more. */
 bool engine_norm(const struct engine *engine, int64_t step, double *out);
+/* Local. All that is known of a step, once, in the order of steps: when its norm is known, and on
+ * rank 0 also what all replicas have told of it; false: not yet, or no more. Other ranks than 0
+ * know of some replicas alone where these do not meet (program_reports_apart). */
+bool engine_row(struct engine *engine, int64_t step, struct step_row *out);
 
 /* Collective, blocking. Forward over the whole test split, each sample exactly once. STATUS_NUMERIC
  * when the loss is not finite. */

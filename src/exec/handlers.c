@@ -380,7 +380,6 @@ enum status finish_REPORT(struct engine *engine, const struct instr *instr) {
     else
         tally_sum(step->shares, members, &step->tally);
     agree_on_requests(step, members);
-    if (!evaluated) overlap_decide(engine, step);
     if (evaluated) return STATUS_OK; /* looked at when all rounds are done */
     double loss = tally_loss(&step->tally, engine->plan->micro[0].graph->loss_count);
     return isfinite(loss) ? STATUS_OK : numeric_failure(engine, "the loss", loss);

@@ -208,7 +208,7 @@ static enum status failure_of_stages(struct engine *engine, const char *what, do
     bool overlaps = engine->plan->program->ahead > 0;
     struct moment moment = moment_of(engine, engine->step);
     const char *when = moment.text;
-    blame(engine, (overlaps && config->replicas == 1) || /* no other rank has these gradients */
+    blame(engine, overlaps || /* each rank looks at what it has itself */
                       !isfinite(tally_loss(&engine->step->share.tally,
                                            engine->plan->micro[0].graph->loss_count)));
     if (overlaps) /* no training of one device would show it */

@@ -305,6 +305,7 @@ static enum status set_up(struct engine *engine) {
     TRY(open_channels(engine));
     TRY(mail_open(engine));
     TRY(engine_open_calls(engine));
+    TRY(speakers_open(engine));
     TRY(open_staging(engine));
     law_open(engine);
     TRY(store_new(plan->store, plan->device, engine->comm, engine->plane, &engine->store));
@@ -364,6 +365,7 @@ void engine_close(struct engine **pointer) {
     trail_close(engine);
     posted_free(engine);
     comm_close(&engine->comm);
+    speakers_close(engine);
     for (int i = 0; i < engine->ring_count; i++) step_free(&engine->ring[i]);
     free(engine->ring);
     free(engine->slot);

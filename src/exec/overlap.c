@@ -104,8 +104,9 @@ static bool has_loss(const struct engine *engine) {
     return engine->plan->config.cell.position == grid->stages - 1;
 }
 
-void overlap_share(const struct engine *engine, struct step *step) {
+void overlap_share(struct engine *engine, struct step *step) {
     if (engine->plan->program->ahead == 0) return;
+    add_request(&engine->overlap.own, &step->asked);
     if (!has_loss(engine)) {
         step->share.tally = step->relayed.tally;
         memcpy(step->share.loss, step->relayed.loss, sizeof step->share.loss);
@@ -187,9 +188,14 @@ static void take_late(const struct engine *engine, const struct step *step,
     }
 }
 
+static void take_end(struct engine *engine, int64_t end, const struct step_request *asked) {
+    struct overlap_run *run = &engine->overlap;
+    if (end < run->end) run->end = end;
+    if (asks(asked)) run->asked = *asked;
+}
+
 void overlap_take(struct engine *engine, const struct instr *instr, const char *notes,
                   size_t bytes) {
-    struct overlap_run *run = &engine->overlap;
     struct step_note note;
     size_t times = (size_t)comm_size(engine->comm) * sizeof(double);
     CHECK(bytes == sizeof note || bytes == sizeof note + times, "a note of %zu bytes", bytes);
@@ -200,8 +206,7 @@ void overlap_take(struct engine *engine, const struct instr *instr, const char *
         take_late(engine, step, &note.late, notes + sizeof note);
         return;
     }
-    if (note.end < run->end) run->end = note.end;
-    if (asks(&note.asked)) run->asked = note.asked;
+    take_end(engine, note.end, &note.asked);
 }
 
 void overlap_renew(struct engine *engine, struct step *step) {
@@ -238,23 +243,65 @@ enum status overlap_settle(struct engine *engine) {
     TRY(comm_exchange(world, &step->share.busy_ms, sizeof step->share.busy_ms, step->late_ms));
     add_later(engine, step);
     step->late_settled = true;
-    return STATUS_OK;
+    TRY(speakers_tell(engine, step));
+    return speakers_settle(engine, step->number + 1);
 }
 
 /* The first stage has begun with the steps up to `ahead` behind this one. The message that brings
- * the others the news is of the next. */
-void overlap_decide(struct engine *engine, const struct step *step) {
+ * the others of its replica the news is of the next; speakers of others have it one step later. */
+static void decide(struct engine *engine, const struct step *step,
+                   const struct step_request *others) {
     struct overlap_run *run = &engine->overlap;
     const struct program *program = engine->plan->program;
-    if (program->ahead == 0 || engine->plan->config.cell.position != 0 || asks(&run->asked)) return;
     struct step_request agreed = step->agreed;
-    add_request(&agreed, &run->kept);
+    add_request(&agreed, others);
+    if (asks(&run->asked)) return;
     int64_t last = step->number + program->ahead + 1; /* that is run */
-    bool late = last >= run->end;
-    run->kept = late ? agreed : (struct step_request){0};
-    if (late || !asks(&agreed)) return;
+    if (group_count(&program->grid, GROUP_PIPELINE) > 1) last += SPEAKERS_LAG - 1;
+    if (last >= run->end || !asks(&agreed)) return; /* then all ask one another */
     run->asked = agreed;
     run->end = last + 1;
+}
+
+enum status overlap_tell(struct engine *engine, struct step *step) {
+    struct overlap_run *run = &engine->overlap;
+    struct step_request others;
+    double norm;
+    struct step *before = step_before(engine, step);
+    if (engine->plan->program->ahead == 0) return STATUS_OK;
+    if (before && before->normed && overlap_norm(engine, before, &norm))
+        TRY(speakers_tell(engine, before));
+    if (!speakers_have_rows(engine)) return STATUS_OK;
+    TRY(speakers_look(engine, &others));
+    decide(engine, step, &others);
+    struct verdict verdict = {.step = step->number, .end = run->end, .asked = run->asked};
+    return speakers_decide(engine, &verdict);
+}
+
+static void take_verdict(struct engine *engine, const struct verdict *verdict) {
+    take_end(engine, verdict->end, &verdict->asked);
+}
+
+enum status overlap_hear(struct engine *engine) {
+    return speakers_hear(engine, engine->step->number - SPEAKERS_LAG, take_verdict);
+}
+
+/* What all ranks tell one another where the pipeline ends. */
+struct step_end {
+    struct step_request asked;
+    struct step_share share;
+};
+_Static_assert(sizeof(struct step_end) <= COMM_EXCHANGE_BYTES, "an exchange takes so much");
+
+/* All know the losses of all replicas then, which each replica's speaker has. */
+static void take_shares(const struct engine *engine, struct step *step,
+                        const struct step_end *all) {
+    const struct grid *grid = &engine->plan->program->grid;
+    int replicas = group_count(grid, GROUP_PIPELINE);
+    for (int r = 0; r < replicas; r++)
+        step->shares[r] = all[group_rank(grid, GROUP_PIPELINE, r, 0)].share;
+    step->spoken = grid;
+    tally_sum(step->shares, replicas, &step->tally);
 }
 
 /* What came too late to be told with a message is told now: where pauses are close to one another
@@ -265,15 +312,16 @@ enum status overlap_agree(struct engine *engine, struct step *step) {
     if (engine->plan->program->ahead == 0) return STATUS_OK;
     step->agreed = (struct step_request){0};
     if (step->number + 1 != run->end) return STATUS_OK;
-    struct step_request own = run->asked;
-    SCOPED_FREE struct step_request *all = MEM_ARRAY(struct step_request, ranks);
-    add_request(&own, &run->kept);
-    add_request(&own, &step->asked);
-    run->kept = (struct step_request){0};
+    TRY(speakers_hear(engine, step->number, take_verdict));
+    struct step_end own = {.asked = run->asked, .share = step->share};
+    SCOPED_FREE struct step_end *all = MEM_ARRAY(struct step_end, ranks);
+    add_request(&own.asked, &run->own);
+    run->own = (struct step_request){0};
     const struct engine_clock *clock = engine->meeting.clock;
     if (clock) TRY(clock->meet(clock->context));
     TRY(comm_exchange(comm_world(engine->comm), &own, sizeof own, all));
-    for (int r = 0; r < ranks; r++) add_request(&step->agreed, &all[r]);
+    for (int r = 0; r < ranks; r++) add_request(&step->agreed, &all[r].asked);
+    take_shares(engine, step, all);
     return STATUS_OK;
 }
 

@@ -31,7 +31,7 @@ struct overlap_run {
     bool full,          /* the clock of virtual time has it filled, also where it is empty */
         silent;         /* filled behind a pause that is an instant: takes no time */
     struct step_request asked, /* by whom it is drained at `end` */
-        kept;                  /* came too late for this time */
+        own;                   /* by this rank since it was drained */
 };
 
 /* What goes with a message. */
@@ -70,8 +70,11 @@ int overlap_note(struct engine *engine, const struct instr *instr, struct comm_p
 void overlap_take(struct engine *engine, const struct instr *instr, const char *notes,
                   size_t bytes);
 /* Local. What this rank tells at REPORT; what follows from what was told. */
-void overlap_share(const struct engine *engine, struct step *step);
-void overlap_decide(struct engine *engine, const struct step *step);
+void overlap_share(struct engine *engine, struct step *step);
+/* Local, behind a step. Tells rank 0 of the steps of which all is known; rank 0 decides. */
+enum status overlap_tell(struct engine *engine, struct step *step);
+/* Local, before a step, but for what another replica has not sent yet. What rank 0 has decided. */
+enum status overlap_hear(struct engine *engine);
 /* Collective behind a step that the pipeline ends with, blocking; else local. What of all that was
  * asked for holds now: step->agreed. */
 enum status overlap_agree(struct engine *engine, struct step *step);

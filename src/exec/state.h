@@ -10,6 +10,7 @@
 #include "exec/pass.h"
 #include "exec/posted.h"
 #include "exec/runnable.h"
+#include "exec/speakers.h"
 #include "exec/trail.h"
 
 /* Where BCAST or STATS_ALL (statistics) is: the array, its bytes done and under way, whether these
@@ -67,6 +68,7 @@ struct engine {
     int ring_count, unfinished; /* how many there are; steps before `step` not finished */
     int64_t finished_ns;        /* when the last one was */
     struct overlap_run overlap;
+    struct speakers *speakers; /* where replicas do not meet; else NULL */
 
     /* The list being run. */
     const struct instr_list *list;

@@ -101,10 +101,11 @@ struct step {
     bool late_settled;                 /* all ranks know it of all */
     int64_t version;                   /* the oldest that its passes have read */
     const struct comm_group *reported; /* those; NULL: this rank alone, or nobody has reported */
+    const struct grid *spoken; /* shares are those of all replicas' speakers; NULL: as above */
     struct step_request asked, agreed; /* by this rank; by any rank */
     double *rank_loss, *rank_ms;       /* per rank, for whoever watches */
     struct step_times times;
-    int64_t begin_ns;
+    int64_t begin_ns, end_ns;
     /* When the device ran its instructions: see device_times.h. */
     struct event *began;
     struct instr_times {
@@ -115,12 +116,8 @@ struct step {
 };
 
 /* Local. How many ranks have reported to this one, and which one member m of them is. */
-static inline int step_reports(const struct step *step) {
-    return step->reported ? comm_group_count(step->reported) : 1;
-}
-static inline int step_reporter(const struct step *step, int m, int own) {
-    return step->reported ? comm_group_rank(step->reported, m) : own;
-}
+int step_reports(const struct step *step);
+int step_reporter(const struct step *step, int m, int own);
 
 /* Local. Begins to count and to time it; also for an evaluation, which is counted likewise. */
 void step_begin(struct step *step);

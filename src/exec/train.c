@@ -17,24 +17,24 @@ struct run {
     struct train_result result;
     int64_t total;
     struct step_request agreed; /* what the ranks asked for at the last step */
-    int64_t normed;             /* the steps whose norms are known */
+    int64_t told;               /* the steps of which all is known */
     double first_loss, smooth_loss,
         lowest_loss; /* of a range test; the latter is of the smoothed */
 };
 
 /* A step counts as done when the norm of its gradients is known: without clipping that may be a
- * step later, and it may turn out that nothing of it can be used. Tells one of the first `steps`.
- */
-static void tell_norm(struct run *run, int64_t steps) {
-    double norm;
-    if (run->normed == steps || !engine_norm(*run->engine, run->normed, &norm)) return;
-    run->observer->norm(run->observer->context, run->normed++, norm);
-    run->result.steps = run->normed;
+ * step later, and it may turn out that nothing of it can be used. Tells of the first `steps`. */
+static void tell_rows(struct run *run, int64_t steps) {
+    struct step_row row;
+    while (run->told < steps && engine_row(*run->engine, run->told, &row)) {
+        run->observer->row(run->observer->context, &row);
+        run->result.steps = ++run->told;
+    }
 }
 
 static enum status settle(struct run *run) {
     enum status status = engine_settle(*run->engine);
-    tell_norm(run, run->done->step);
+    tell_rows(run, run->done->step);
     return status;
 }
 
@@ -133,13 +133,13 @@ static enum status finish_step(struct run *run, bool *over) {
     struct step_result step;
     int64_t number = run->done->step - engine_unfinished(*run->engine);
     enum status status = engine_finish(*run->engine, &step);
-    tell_norm(run, number); /* of the step before */
+    tell_rows(run, number); /* of the step before */
     TRY(status);
     if (step.request.signal) run->agreed.signal = run->result.signal = step.request.signal;
     run->agreed.save |= step.request.save;
     run->agreed.time_up |= step.request.time_up;
     run->observer->step(run->observer->context, &step);
-    tell_norm(run, number + 1);
+    tell_rows(run, number + 1);
     *over = range_is_over(run, &step);
     return STATUS_OK;
 }
@@ -184,7 +184,7 @@ static enum status one_step(struct run *run) {
     engine_ask(*run->engine, &request);
     engine_pause(*run->engine, next_pause(run));
     enum status status = engine_enqueue(*run->engine);
-    if (status != STATUS_OK) tell_norm(run, run->done->step); /* of the step before */
+    if (status != STATUS_OK) tell_rows(run, run->done->step); /* of the step before */
     TRY(status);
     while (engine_unfinished(*run->engine) > (pauses(run) ? 0 : engine_ahead(*run->engine)))
         TRY(finish_step(run, &over));
@@ -233,7 +233,7 @@ enum status train_all(struct engine **engine, const struct train_config *config,
                       .observer = observer,
                       .done = &state->done,
                       .result = {.first_step = first, .steps = first},
-                      .normed = first,
+                      .told = first,
                       .first_loss = NAN,
                       .total = total};
     bool best, finished = first >= total;

@@ -10,9 +10,10 @@ struct train_observer {
     /* Begins what is no step, on every rank: "EVAL", "SAVE". */
     void (*starting)(void *context, const char *what, int64_t steps);
     void (*step)(void *context, const struct step_result *result);
-    /* The norm of the gradients of a step (counted from 0), once: behind `step` of it and before
-     * `step` of the next one. A step that is not told of is not done: STATUS_NUMERIC follows. */
-    void (*norm)(void *context, int64_t step, double norm);
+    /* All of a step, once, in the order of steps, behind `step` of it. Where all replicas meet:
+     * before `step` of the next one; else it may be any number of steps later. A step that is not
+     * told of is not done: STATUS_NUMERIC follows. */
+    void (*row)(void *context, const struct step_row *row);
     /* `steps` are done so far. */
     void (*evaluated)(void *context, int64_t steps, const struct eval_result *result);
     /* Before a checkpoint is committed: whatever was told so far must be on disk. */

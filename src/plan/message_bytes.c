@@ -17,6 +17,31 @@ size_t plan_message_bytes(const struct plan *plan, int cut, enum phase phase) {
     return plan->program->ahead > 0 ? most + note : most;
 }
 
+size_t plan_finished_bytes(const struct plan *plan) {
+    return PLAN_FINISHED_BYTES + (size_t)plan->config.grid.stages * sizeof(double);
+}
+
+/* Replicas that do not meet: their first ranks tell rank 0, which answers them. All first ranks
+ * count what rank 0 takes. */
+static size_t speaking_bytes(const struct plan *plan, int position) {
+    int others = group_count(&plan->config.grid, GROUP_PIPELINE) - 1;
+    if (!program_reports_apart(plan->program) || position != 0 || others == 0) return 0;
+    return (size_t)others * comm_channel_bytes(plan_finished_bytes(plan), PLAN_SPEAKER_CREDITS) +
+           comm_channel_bytes(PLAN_VERDICT_BYTES, PLAN_SPEAKER_CREDITS);
+}
+
+/* At the sender: of rank 0 the answers, of the others one channel; the more of both. */
+static size_t speaking_sent(const struct plan *plan, const char *name) {
+    int others = group_count(&plan->config.grid, GROUP_PIPELINE) - 1;
+    bool speaks = program_reports_apart(plan->program) && plan->config.cell.position == 0;
+    if (!name || !speaks || others == 0) return 0;
+    bool same_host = !plan->config.spread;
+    return (size_t)others * comm_channel_overhead(name, COMM_SENDER, same_host, PLAN_VERDICT_BYTES,
+                                                  PLAN_SPEAKER_CREDITS) +
+           comm_channel_overhead(name, COMM_SENDER, same_host, plan_finished_bytes(plan),
+                                 PLAN_SPEAKER_CREDITS);
+}
+
 size_t plan_channel_bytes_at(const struct plan *plan, int position) {
     const struct grid *grid = &plan->config.grid;
     size_t bytes = 0;
@@ -30,7 +55,7 @@ size_t plan_channel_bytes_at(const struct plan *plan, int position) {
     }
     bool called = position >= 0 && grid->drivers > 0;
     if (called) bytes += comm_channel_bytes(PROGRAM_CALL_BYTES, plan->program->credits);
-    return bytes;
+    return bytes + speaking_bytes(plan, position);
 }
 
 size_t plan_channel_bytes(const struct plan *plan) {
@@ -52,7 +77,7 @@ static size_t sender_bytes(const struct plan *plan, const char *name) {
     for (int p = 0; name && plan->config.cell.role == GRID_DRIVER && p < grid->stages; p++)
         bytes += comm_channel_overhead(name, COMM_SENDER, !plan->config.spread, PROGRAM_CALL_BYTES,
                                        plan->program->credits);
-    return bytes;
+    return bytes + speaking_sent(plan, name);
 }
 
 int plan_sending_slots(const struct plan *plan, int channel) {

@@ -63,11 +63,6 @@ enum { PLAN_MAX_MICRO = 6 };
 /* Steps that one rank enqueues beside the oldest under way, on a device that is apart. */
 enum { PLAN_STEPS_AHEAD = 2 };
 
-/* What goes with a message where steps overlap: losses and requests of the step; with gradients
- * also a time for each rank. What carries, instead of tensors, the place of a message from device
- * to device (exec/mail.h). */
-enum { PLAN_NOTE_BYTES = 512, PLAN_PLACE_BYTES = 8 };
-
 /* What a plan does not make itself. All borrowed, and used by plan_new alone, but for the name. */
 struct plan_given {
     const char *name;            /* of the program in messages */
@@ -146,21 +141,6 @@ enum status plan_memory_of(const struct plan *plan, int rank, struct memory_esti
 size_t plan_bytes(const struct plan *plan);
 size_t plan_heap_bytes(const struct plan *plan);
 
-/* Local. The most bytes of a message over a cut, of any graph that a rank runs; what a rank sets
- * aside for the messages it receives, this one and those at a position. */
-size_t plan_message_bytes(const struct plan *plan, int cut, enum phase phase);
-size_t plan_channel_bytes(const struct plan *plan);
-size_t plan_channel_bytes_at(const struct plan *plan, int position);
-/* Local. Slots of the chunk of this rank that sends on a channel (instr_channel); 0: it does not.
- */
-int plan_sending_slots(const struct plan *plan, int channel);
-/* Local. Whether messages between stages go from device to device (exec/mail.h), and if so whether
- * in memory of the plan's plane. Places of a channel that this rank sends on, 0: none, and the
- * bytes of each; those of all its channels. */
-bool plan_mails(const struct plan *plan);
-bool plan_mails_by_plane(const struct plan *plan);
-int plan_mail_places(const struct plan *plan, int channel, size_t *bytes);
-size_t plan_mail_bytes(const struct plan *plan);
 /* Local. The most that a rank at a position stores: parameters, gradients, windows of both,
  * optimizer state and buffers. */
 size_t plan_store_bytes_at(const struct plan *plan, int position);
@@ -196,5 +176,7 @@ enum status plan_warm_up(const struct plan *plan);
  * a driver. */
 int plan_calls(const struct plan *plan);
 int plan_round_trips(const struct plan *plan);
+
+#include "plan/message_bytes.h"
 
 #endif

@@ -33,7 +33,7 @@ static bool is_flat(const struct schedule_config *config) {
     return config->grid.stages * config->grid.chunks == 1 && config->grid.drivers == 0;
 }
 
-/* Where steps overlap, stages do not wait for one another at the end of one, and a loss is that of
+/* Where steps overlap, ranks do not wait for one another at the end of one, and a loss is that of
  * the rank's own mini-batch. */
 static int16_t count_group(const struct schedule_config *config) {
     if (config->overlaps) return INSTR_ALL;
@@ -41,9 +41,7 @@ static int16_t count_group(const struct schedule_config *config) {
 }
 
 static int16_t report_group(const struct schedule_config *config) {
-    if (!config->overlaps) return EVERYONE;
-    if (config->grid.replicas == 1) return INSTR_ALL;
-    return is_flat(config) ? EVERYONE : REPLICAS;
+    return config->overlaps ? INSTR_ALL : EVERYONE;
 }
 
 static int16_t sharers_group(const struct schedule_config *config) {

@@ -385,6 +385,17 @@ bool program_shares(const struct program *program) {
     return false;
 }
 
+bool program_reports_apart(const struct program *program) {
+    const struct instr_list *body = &program->kinds[0].list[LIST_BODY];
+    for (int i = 0; i < body->count; i++) {
+        if (body->items[i].op != INSTR_REPORT) continue;
+        int group = body->items[i].group, ranks = 1;
+        if (group != INSTR_ALL) ranks = group_size(&program->grid, program->group[group], 0);
+        return ranks < program->ranks;
+    }
+    return false;
+}
+
 int program_micros(const struct program *program, int rank) {
     return grid_cell(&program->grid, rank).replica_count * program->micro_batches;
 }

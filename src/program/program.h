@@ -169,6 +169,9 @@ struct program *program_round(const struct program *program);
 /* Local. The program whose steps are all as list last, which the caller frees. */
 struct program *program_of_last(const struct program *program);
 bool program_shares(const struct program *program);
+/* Local. Whether a rank's REPORT meets less than all other ranks: rank 0 puts rows of metrics
+ * together from what replicas tell it, and none waits for another. */
+bool program_reports_apart(const struct program *program);
 bool program_clips(const struct program *program);
 /* Local. Micro-batches of a rank in a step; the first of them among all of the step's. */
 int program_micros(const struct program *program, int rank);

@@ -124,9 +124,9 @@ static enum status check_report(struct walk *walk) {
         return verify_broken(walk, RULE_LOSSES, verify_own(walk, walk->reported),
                              "a second REPORT would add up the losses again");
     bool ahead = walk->program->ahead > 0;
-    if (ahead && !verify_group_is(walk->program, walk->instr->group, GROUP_REPLICAS))
+    if (ahead && walk->instr->group != INSTR_ALL)
         return verify_broken(walk, RULE_AHEAD, nobody,
-                             "steps overlap: losses go to the replicas of the stage");
+                             "steps overlap: no replica waits for another one to report");
     if (!ahead && !verify_group_is(walk->program, walk->instr->group, GROUP_WORLD))
         return verify_broken(walk, RULE_LOSSES, nobody,
                              "all ranks must hear of it: its group is the world");

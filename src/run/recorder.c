@@ -229,13 +229,13 @@ static void fill_device(const struct recorder *recorder, struct summary *summary
     summary->gpu_busy.memory = load->memory / count / 100;
 }
 
-/* The row of a step is whole when the norm of its gradients is known: see on_norm. */
+/* The row of a step is whole later: see on_row. */
 static void on_step(void *context, const struct step_result *result) {
     struct recorder *recorder = context;
-    struct metrics_row *row = &recorder->step_row;
+    struct recorder_row *at = &recorder->rows[result->step % RECORDER_ROWS];
+    struct metrics_row *row = &at->row;
     measure_device(recorder, -1);
     recorder->steps_seen++;
-    recorder->skipped += result->skipped;
     recorder->line_samples += result->samples;
     recorder->line_ns += result->times.total_ns;
     time_step(recorder, result);
@@ -246,42 +246,38 @@ static void on_step(void *context, const struct step_result *result) {
     if (recorder->profiling && recorder->steps_seen >= RECORDER_WARMUP_STEPS)
         profiling_begin(recorder->profiling);
     *row = metrics_row_new(METRICS_TRAIN, result->step + 1, result->epoch + 1);
-    row->loss = result->loss;
     row->lr = result->lr;
-    row->acc1 = result->acc1;
     row->samples_per_s = (double)recorder->line_samples / ((double)recorder->line_ns * 1e-9);
     row->step_ms = (double)result->times.total_ns * 1e-6;
     row->data_ms = (double)result->times.of[TIME_DATA] * 1e-6;
     row->virtual_s = engine_virtual_s(*recorder->engine);
-    row->numbers = (double)result->numbers;
-    row->least = (double)result->least;
-    row->most = (double)result->most;
     row->loss_scale = result->loss_scale;
     row->steps_skipped = isnan(result->loss_scale)
                              ? NAN
                              : (double)engine_state(*recorder->engine)->done.scale.skipped;
-    row->ranks = result->ranks;
-    for (int r = 0; r < result->ranks; r++) {
-        recorder->rank_loss[r] = result->rank_loss[r];
-        recorder->rank_ms[r] = result->rank_ms[r];
-    }
-    row->rank_loss = recorder->rank_loss;
-    row->rank_ms = recorder->rank_ms;
-    recorder->late_ms = result->rank_ms;
-    recorder->step_row_due = line_due(recorder, result);
-    if (recorder->metrics && recorder->step_row_due) recorder->line_samples = recorder->line_ns = 0;
+    at->due = line_due(recorder, result);
+    if (recorder->metrics && at->due) recorder->line_samples = recorder->line_ns = 0;
 }
 
-static void on_norm(void *context, int64_t step, double norm) {
+static void on_row(void *context, const struct step_row *told) {
     struct recorder *recorder = context;
-    struct metrics_row *row = &recorder->step_row;
-    row->grad_norm = norm;
-    for (int r = 0; r < row->ranks; r++) recorder->rank_ms[r] = recorder->late_ms[r];
-    if (step == 0) recorder->loss_first = row->loss;
+    struct recorder_row *at = &recorder->rows[told->step % RECORDER_ROWS];
+    struct metrics_row *row = &at->row;
+    recorder->skipped += told->skipped;
+    row->loss = told->loss;
+    row->acc1 = told->acc1;
+    row->grad_norm = told->grad_norm;
+    row->numbers = (double)told->numbers;
+    row->least = (double)told->least;
+    row->most = (double)told->most;
+    row->ranks = told->ranks;
+    row->rank_loss = told->rank_loss;
+    row->rank_ms = told->rank_ms;
+    if (told->step == 0) recorder->loss_first = row->loss;
     recorder->loss_last = row->loss;
     if (!recorder->metrics) return;
     progress_step(recorder->progress, row);
-    if (recorder->step_row_due) write_row(recorder, row);
+    if (at->due) write_row(recorder, row);
 }
 
 static void on_evaluated(void *context, int64_t steps, const struct eval_result *result) {
@@ -355,8 +351,6 @@ enum status recorder_open(const struct planned_run *planned, const char *folder,
     recorder.step_ms = MEM_ARRAY(double, RECORDER_MAX_TIMED);
     recorder.busy_ms = MEM_ARRAY(double, RECORDER_MAX_TIMED);
     recorder.span_ms = MEM_ARRAY(double, RECORDER_MAX_TIMED);
-    recorder.rank_loss = MEM_ARRAY(double, planned->plan->config.ranks);
-    recorder.rank_ms = MEM_ARRAY(double, planned->plan->config.ranks);
     enum status status = open_trace(&recorder);
     if (status == STATUS_OK && folder)
         status =
@@ -397,7 +391,7 @@ struct train_observer recorder_train_observer(struct recorder *recorder) {
     return (struct train_observer){.context = recorder,
                                    .starting = on_starting_other,
                                    .step = on_step,
-                                   .norm = on_norm,
+                                   .row = on_row,
                                    .evaluated = on_evaluated,
                                    .saving = on_saving};
 }
@@ -509,9 +503,6 @@ void recorder_free(struct recorder *recorder) {
     free(recorder->step_ms);
     free(recorder->busy_ms);
     free(recorder->span_ms);
-    free(recorder->rank_loss);
-    free(recorder->rank_ms);
-    recorder->rank_loss = recorder->rank_ms = NULL;
     recorder->traces = NULL;
     recorder->step_ms = recorder->busy_ms = recorder->span_ms = NULL;
     recorder->trace_count = 0;

@@ -20,6 +20,8 @@
 enum { RECORDER_WARMUP_STEPS = 5 };
 /* Those in which memory of a device is measured: what is taken later is an error. */
 enum { RECORDER_MEASURED_STEPS = 2 };
+/* Steps that this rank may be ahead of the last row that is whole. */
+enum { RECORDER_ROWS = 32 };
 
 struct recorder {
     int rank;
@@ -62,11 +64,11 @@ struct recorder {
     int device_at;
     double loss_first, loss_last;  /* of the whole run, on rank 0 */
     int64_t line_samples, line_ns; /* since the row before: samples, and the time of their steps */
-    struct metrics_row step_row;   /* of the last step, whose norm is still to come */
-    bool step_row_due;             /* it goes into metrics.jsonl */
-    double *rank_loss, *rank_ms;   /* [ranks], of that row */
-    const double *late_ms;         /* where its times are when its norm is known */
-    enum status status;            /* of writing metrics: the first failure */
+    struct recorder_row {
+        struct metrics_row row; /* what this rank measured; what all ranks tell is still to come */
+        bool due;               /* it goes into metrics.jsonl */
+    } rows[RECORDER_ROWS];      /* by the step, those behind the last whole one */
+    enum status status;         /* of writing metrics: the first failure */
     char lacks[256]; /* what the folder lacks because it could not be written; "": nothing */
 };
 

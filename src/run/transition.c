@@ -52,6 +52,7 @@ static void tell(const struct session *session, const char *what) {
 
 static enum status open_part(struct session *session, const struct course_part *part) {
     tell(session, "PLAN");
+    plan_free(&session->before); /* a resume leaves one behind */
     session->before = session->later;
     session->later = NULL;
     enum status status = planned_part(&session->planned, part, false, &session->later);

@@ -66,8 +66,8 @@ static void on_step(void *context, const struct step_result *result) {
     course->loss[course->steps++] = result->loss;
 }
 
-static void on_norm(void *context, int64_t step, double norm) {
-    ((struct told *)context)->norm[step] = norm;
+static void on_row(void *context, const struct step_row *row) {
+    ((struct told *)context)->norm[row->step] = row->grad_norm;
 }
 
 /* What is frozen stays so: its gradients and optimizer state are gone. */
@@ -88,7 +88,7 @@ static enum status train(struct member *member) {
                                    .state = &member->state,
                                    .meeting = {.context = member, .open = open_comm}};
     struct train_observer observer = {
-        .context = &member->course, .starting = on_starting, .step = on_step, .norm = on_norm};
+        .context = &member->course, .starting = on_starting, .step = on_step, .row = on_row};
     bool changes = member->plan[1].plan;
     struct train_config config = {.next_plan = changes ? next_plan : NULL, .context = member};
     struct train_result result;
@@ -275,7 +275,7 @@ static int64_t steps_of_two(const char *line, const char *other, int64_t after) 
     struct switching switching = {next.plan, after};
     struct train_config config = {.next_plan = switch_plan, .context = &switching};
     struct train_observer observer = {
-        .context = &course, .starting = on_starting, .step = on_step, .norm = on_norm};
+        .context = &course, .starting = on_starting, .step = on_step, .row = on_row};
     cr_assert_eq(train_all(&run->engine, &config, &observer, &result), STATUS_OK);
     cr_expect(run->state.next.epoch == 2 && run->state.next.sample == 0);
     engine_close(&run->engine);
