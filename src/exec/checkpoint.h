@@ -18,7 +18,7 @@
 #include "base/mem.h"
 #include "exec/engine.h"
 
-enum { CHECKPOINT_MAX_FACTS = 48 };
+enum { CHECKPOINT_MAX_FACTS = 64 };
 
 /* What a run was told or ran on, as text; compared on resume. */
 struct checkpoint_fact {

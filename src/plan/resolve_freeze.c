@@ -43,11 +43,6 @@ static enum status check_changes(const struct options *options, const struct run
             "--freeze %s with --dtype f16: steps whose gradients overflow are left out, and "
             "norms would miss them\n  --dtype bf16, or --freeze alpha=SHARE",
             what);
-    if (strcmp(options->clock, "virtual") == 0)
-        return fail(STATUS_USAGE,
-                    "%s %s with --clock virtual: costs of virtual time are of one plan\n"
-                    "  --clock wall, or --freeze with one number",
-                    option, what);
     if (plan_is_auto(config))
         return fail(STATUS_USAGE,
                     "%s %s with --strategy auto: an order is chosen once for a run\n"

@@ -272,5 +272,6 @@ enum status transition_resume(struct session *session, const char *checkpoints) 
     if (course_is_at(part, &session_plan(session)->config)) return STATUS_OK;
     TRY(open_part(session, part));
     engine_close(&session->engine);
-    return session_open(session, NULL);
+    TRY(session_open(session, NULL));
+    return engine_follow_clock(session->engine, false);
 }
