@@ -126,8 +126,8 @@ enum status engine_follow_clock(struct engine *engine, bool changes) {
     const struct engine_clock *clock = engine->meeting.clock;
     bool first = comm_rank(engine->comm) == 0;
     if (!clock) return STATUS_OK;
-    return engine_agree(engine, first ? clock->follow(clock->context, engine->plan, changes)
-                                      : STATUS_OK);
+    return engine_agree(engine,
+                        first ? clock->follow(clock->context, engine->plan, changes) : STATUS_OK);
 }
 
 enum status engine_change_plan(struct engine **engine, const struct plan *plan) {

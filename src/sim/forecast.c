@@ -211,8 +211,8 @@ void forecast_free(struct forecast *forecast) {
 static double moved_bytes(const struct plan *plan, double *tensors) {
     const struct graph *graph = plan->micro[0].graph;
     int states = plan->config.optimizer->state_count;
-    double elements = (double)graph_param_elements(graph) +
-                      (double)freeze_trained_elements(graph) * states;
+    double elements =
+        (double)graph_param_elements(graph) + (double)freeze_trained_elements(graph) * states;
     double bytes = elements * (double)dtype_bytes(STORE_DTYPE);
     *tensors = graph->param_count * (1.0 + states) + graph->buffer_count;
     for (int b = 0; b < graph->buffer_count; b++)

@@ -33,5 +33,26 @@ for row in ' 1  *0  *136,650  *4 x 1, 4 ' ' 4  *2  *67,722  *2 x 2, 2 ' ' 7  *3 
     grep -q -- "$row" out || say "explain has no row $row: $(cat out)"
     grep -q -- "$row" replay || say "explain of a course has no row $row: $(cat replay)"
 done
+# Every plan that the run comes to is forecast and proved.
+# shellcheck disable=SC2086
+{
+    "$STRETTO" simulate $pipe --freeze alpha=1/3 --freeze-every 3 --auto-pipe params --auto-dp >out 2>&1 || say "simulate: $(cat out)"
+    grep -q ' 7  *3  *34,250  *1 x 4, 1 ' out || say "simulate has no last part: $(cat out)"
+    grep -q 'all steps and changes together: ' out || say "simulate has no sum: $(cat out)"
+    "$STRETTO" simulate $pipe --course course --json >out 2>&1 || say "simulate --json: $(cat out)"
+    python3 - <<'END' || say "simulate --json: $(cat out)"
+import json
+course = json.load(open("out"))["course"]
+parts = course["parts"]
+assert [(p["step"], p["stages"], p["replicas"]) for p in parts] == [(0, 4, 1), (3, 2, 2), (6, 1, 4)], parts
+ends = [3, 6, 12]
+whole = sum((end - p["step"]) * p["step_ns"] + p["change_ns"] for p, end in zip(parts, ends))
+assert abs(course["ns"] - whole) < 1 and parts[1]["change_ns"] > 0 and parts[2]["step_ns"] < parts[0]["step_ns"], course
+END
+    "$STRETTO" check $pipe --freeze norm --freeze-every 3 --auto-pipe params --auto-dp >out 2>&1 || say "check: $(cat out)"
+    for proved in '^proved .*gpipe: 4 ranks, 4 stages x 1' 'gpipe, 1 blocks frozen: 4 ranks' 'gpipe, 3 blocks frozen: 4 ranks, 1 stage x 4'; do
+        grep -q -e "$proved" out || say "check did not say $proved: $(cat out)"
+    done
+}
 grep -q '^course  *of course; the plan is made anew for each part' replay || say "no course: $(cat replay)"
 exit $failed
