@@ -59,8 +59,10 @@ void explain_freeze_print(const struct plan *plan, FILE *out) {
 /* --- the course --- */
 
 /* What a part trains, and what its steps and the change to it should take. */
+enum { TIED_BYTES = 128 };
 struct part_cost {
     int64_t trained;
+    char tied[TIED_BYTES]; /* a frozen parameter that blocks which are trained read; "": none */
     double step_ns, change_ns;
 };
 
@@ -69,7 +71,10 @@ static enum status weigh_part(const struct planned_run *planned, const struct co
     struct planned_run other = *planned;
     struct view_forecast view;
     TRY(planned_part(planned, part, true, &other.plan));
-    out->trained = freeze_trained_elements(other.plan->micro[0].graph);
+    const struct graph *graph = other.plan->micro[0].graph;
+    const char *tied = graph->frozen ? tied_name(graph) : NULL;
+    out->trained = freeze_trained_elements(graph);
+    snprintf(out->tied, sizeof out->tied, "%s", tied ? tied : "");
     enum status status = view_forecast_open(&other, false, &view);
     if (status == STATUS_OK) out->step_ns = view.forecast.result.step;
     if (status == STATUS_OK) out->change_ns = forecast_change(other.plan, &view.costs);
@@ -114,6 +119,7 @@ static enum status print_parts(struct frozen_costs *costs, FILE *out) {
     char text[TEXT_BYTES];
     struct part_cost cost;
     double all_ns = 0;
+    char tied[TIED_BYTES] = "";
     text_table_cell(&table, course->open ? "not before step" : "from step");
     text_table_cell(&table, "frozen blocks");
     text_table_cell(&table, "trained parameters"), text_table_cell(&table, "grid");
@@ -121,6 +127,7 @@ static enum status print_parts(struct frozen_costs *costs, FILE *out) {
     for (int i = 0; course_reaches(course, i, &part); i++) {
         TRY(weigh_part(costs->planned, &part, &cost));
         if (!course->open) all_ns += part_ns(course, i, &cost);
+        if (*cost.tied) memcpy(tied, cost.tied, sizeof tied);
         text_table_cell(&table, "%s", text_thousands(part.step + 1, text));
         text_table_cell(&table, "%d", part.frozen);
         text_table_cell(&table, "%s", text_thousands(cost.trained, text));
@@ -130,6 +137,11 @@ static enum status print_parts(struct frozen_costs *costs, FILE *out) {
     }
     text_table_print(&table, EXPLAIN_NAME_COLUMNS, out);
     text_table_free(&table);
+    if (*tied)
+        text_row(out, "", EXPLAIN_NAME_COLUMNS,
+                 "%s freezes with the first block, wherever it is used (--untie gives the head "
+                 "weights of its own)",
+                 tied);
     if (!course->open)
         text_row(out, "", EXPLAIN_NAME_COLUMNS,
                  "grid: stages x replicas, micro-batches; all steps and changes together: %s",

@@ -33,6 +33,10 @@ for row in ' 1  *0  *136,650  *4 x 1, 4 ' ' 4  *2  *67,722  *2 x 2, 2 ' ' 7  *3 
     grep -q -- "$row" out || say "explain has no row $row: $(cat out)"
     grep -q -- "$row" replay || say "explain of a course has no row $row: $(cat replay)"
 done
+# A tied parameter freezes in all its uses, and is named.
+"$STRETTO" explain --model bert-tiny --data synthetic:count=53,test_count=8,seq=16,predictions=3,vocab=100 --steps 12 --freeze 0,1 --freeze-every 3 >out 2>&1 ||
+    say "explain of tied parameters: $(cat out)"
+grep -q 'word_embeddings.weight freezes with the first block, wherever it is used' out || say "no tied parameter: $(cat out)"
 # Every plan that the run comes to is forecast and proved.
 # shellcheck disable=SC2086
 {
