@@ -211,10 +211,11 @@ static const struct course_part *part_of(const struct session *session, int64_t 
 /* One device replays the grid of any ranks; other ranks than those of the part decide anew. */
 static void lay_out(const struct course *course, struct course_part *part) {
     const struct run_config *config = course->config;
-    int ranks = part->stages * part->replicas + config->grid.drivers;
+    int ranks = part->stages * part->replicas;
+    bool idle = ranks < config->ranks && part->replicas == 1 && !config->auto_dp;
     if (config->ranks == 1)
         part->stages = 1;
-    else if (ranks != config->ranks)
+    else if (ranks != config->ranks && !idle)
         *part = course_part_at(course, part->step, part->frozen);
 }
 

@@ -9,7 +9,7 @@ row() { printf '{"step":%s,"frozen":%s,"of":4,"ranks":4,"stages":%s,"replicas":%
     answers 2 'auto-pipe params without --freeze' explain $pipe --auto-pipe params
     answers 2 'auto-dp without --freeze' explain $pipe --auto-dp
     answers 2 'auto-dp with --auto-pipe off' explain $pipe --freeze 0,2 --auto-dp
-    answers 2 'without --auto-dp' explain $pipe --freeze 0,2 --auto-pipe params
+    answers 2 'auto-pipe params with 2 replicas' explain $vit --strategy gpipe --stages 2 --replicas 2 --micro-batches 4 --freeze 0,2 --freeze-every 3 --auto-pipe params
     answers 2 'auto-pipe params with schedule single' explain $vit --replicas 2 --freeze 0,2 --auto-pipe params --auto-dp
     answers 2 'auto-pipe params with schedule zbv' explain $vit --strategy zbv --stages 2 --micro-batches 4 --freeze 0,2 --auto-pipe params --auto-dp
     answers 2 'auto-pipe params with --cut' explain $pipe --cut blocks.1,blocks.2,blocks.3 --freeze 0,2 --auto-pipe params --auto-dp

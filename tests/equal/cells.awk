@@ -195,7 +195,7 @@ function print_elastic(    i, way, part, one, many) {
         if (set == "cover" && i % 2 == 0) continue
         split(way[i], part, "[:x]")
         one = "--freeze 0,2,3 --freeze-every 1 --dropout 0.2 --sum tree"
-        many = one " --auto-pipe params" (i % 3 ? "" : "-lambda") " --auto-dp" (i % 3 == 1 ? " --zero-stage 1" : i % 3 == 2 ? " --clock virtual" : "")
+        many = one " --auto-pipe params" (i % 3 ? "" : "-lambda") (part[3] == 1 && i % 2 ? "" : " --auto-dp") (i % 3 == 1 ? " --zero-stage 1" : i % 3 == 2 ? " --clock virtual" : "")
         print cell(part[1], part[2], part[3], 4, "vit-micro", many, one, i % 4, 0)
     }
 }
