@@ -126,6 +126,20 @@ static struct rank_info info_of(const struct options *options) {
                               .weighed = judged && processes};
 }
 
+/* All plans that a run may come to behind its first. */
+static enum status prove_parts(const struct options *options, const struct planned_run *planned) {
+    struct course_part part;
+    for (int i = 1; course_reaches(&planned->course, i, &part); i++) {
+        SCOPED(plan_free) struct plan *plan = NULL;
+        TRY(planned_part(planned, &part, true, &plan));
+        SCOPED_FREE char *name =
+            mem_format("%s, %d blocks frozen", plan->config.schedule, part.frozen);
+        struct checked checked = {.name = name, .program = plan->program, .planned = planned};
+        TRY(prove(options, checked, plan->last_samples));
+    }
+    return STATUS_OK;
+}
+
 static enum status prove_job(const struct options *options, const struct planned_run *planned) {
     const struct plan *plan = planned->plan;
     struct checked checked = {
@@ -133,6 +147,7 @@ static enum status prove_job(const struct options *options, const struct planned
     struct planned_fit fit;
     if (!options->json && !options->quiet) fit_print(planned, NAME_COLUMNS, stdout);
     TRY(prove(options, checked, plan->last_samples));
+    TRY(prove_parts(options, planned));
     return planned_fit(planned, &fit) ? planned_check_memory(planned) : STATUS_OK;
 }
 

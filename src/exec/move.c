@@ -13,6 +13,7 @@
 #include "exec/saving.h"
 #include "exec/state.h"
 #include "exec/tensors.h"
+#include "exec/train.h"
 #include "exec/versions.h"
 
 enum status engine_share_bytes(struct engine *engine, bool has, void *data, size_t bytes) {
@@ -121,6 +122,14 @@ enum status engine_take_values(struct engine *engine) {
     return engine_agree(engine, taker.status);
 }
 
+enum status engine_follow_clock(struct engine *engine, bool changes) {
+    const struct engine_clock *clock = engine->meeting.clock;
+    bool first = comm_rank(engine->comm) == 0;
+    if (!clock) return STATUS_OK;
+    return engine_agree(engine,
+                        first ? clock->follow(clock->context, engine->plan, changes) : STATUS_OK);
+}
+
 enum status engine_change_plan(struct engine **engine, const struct plan *plan) {
     struct train_state *state = (*engine)->state;
     struct engine_config config = {.plan = plan, .state = state, .meeting = (*engine)->meeting};
@@ -134,6 +143,7 @@ enum status engine_change_plan(struct engine **engine, const struct plan *plan) 
         status = engine_open(&config, engine);
     }
     tensors_free_values(&state->values);
+    if (status == STATUS_OK) status = engine_follow_clock(*engine, true);
     tell(state, "START");
     return status == STATUS_OK ? engine_start(*engine) : status;
 }

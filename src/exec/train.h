@@ -48,6 +48,9 @@ struct train_result {
  * to the state. */
 enum status engine_gather_norms(struct engine *engine);
 
+/* Collective, blocking. Virtual time goes on with the plan of the engine: see engine_clock.h. */
+enum status engine_follow_clock(struct engine *engine, bool changes);
+
 /* Collective, blocking. Trains from where the engine is to the end of its plan, or of the plans
  * that follow: *engine is that of the last one. A stop on request saves first and is
  * STATUS_STOPPED. `out` is filled in either case. */

@@ -68,7 +68,7 @@ static enum status check_grids(const struct course *course) {
     const struct run_config *config = course->config;
     const struct grid *grid = &config->grid;
     struct course_part part;
-    for (int i = 0; course_reaches(course, i, &part); i++) {
+    for (int i = 0; config->auto_dp && course_reaches(course, i, &part); i++) {
         int copies = grid->stages / part.stages;
         if (copies * part.stages != grid->stages)
             return fail(
@@ -88,7 +88,7 @@ static enum status check_grids(const struct course *course) {
 struct course_part course_part_at(const struct course *course, int64_t step, int frozen) {
     const struct run_config *config = course->config;
     int stages = course->stages ? course->stages[frozen] : config->grid.stages,
-        copies = config->grid.stages / stages;
+        copies = config->auto_dp ? config->grid.stages / stages : 1;
     return (struct course_part){.step = step,
                                 .frozen = frozen,
                                 .stages = stages,
@@ -113,7 +113,7 @@ static enum status by_rule(const struct plan *plan, const struct freezing_rule *
                     (long long)periods, (long long)config->freeze_every, FREEZING_PERIODS);
     SCOPED_FREE int *frozen = MEM_ARRAY(int, periods);
     TRY(fill(config, rule, out->blocks, (int)periods, frozen));
-    if (config->auto_dp) shrink(plan, out);
+    if (config->pipe != PIPE_OFF) shrink(plan, out);
     take_parts(frozen, (int)periods, config->freeze_every, out);
     /* Also of a run that ends within a period: it may be resumed with more steps. */
     out->open = rule->norm && config->steps > 0;

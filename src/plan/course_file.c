@@ -53,7 +53,8 @@ static enum status check_alone(const struct json_place *place, const struct row 
         return json_refuse(&batch, "%lld samples are not dealt evenly into %lld micro-batches",
                            (long long)row->value[BATCH], (long long)all);
     bool one = row->value[RANKS] == 1 && row->value[STAGES] == 1;
-    if (one || cells == row->value[RANKS]) return STATUS_OK;
+    bool idle = row->value[REPLICAS] == 1 && cells < row->value[RANKS];
+    if (one || idle || cells == row->value[RANKS]) return STATUS_OK;
     return json_refuse(&ranks, "%lld, not %lld stages x %lld replicas",
                        (long long)row->value[RANKS], (long long)row->value[STAGES],
                        (long long)row->value[REPLICAS]);

@@ -43,11 +43,6 @@ static enum status check_changes(const struct options *options, const struct run
             "--freeze %s with --dtype f16: steps whose gradients overflow are left out, and "
             "norms would miss them\n  --dtype bf16, or --freeze alpha=SHARE",
             what);
-    if (strcmp(options->clock, "virtual") == 0)
-        return fail(STATUS_USAGE,
-                    "%s %s with --clock virtual: costs of virtual time are of one plan\n"
-                    "  --clock wall, or --freeze with one number",
-                    option, what);
     if (plan_is_auto(config))
         return fail(STATUS_USAGE,
                     "%s %s with --strategy auto: an order is chosen once for a run\n"
@@ -110,11 +105,12 @@ static enum status resolve_pipe(const struct options *options, struct run_config
                     config->pipe ? options->auto_pipe : "");
     if (config->pipe != PIPE_OFF) TRY(check_pipe(options, config));
     if (config->auto_dp) TRY(check_dp(options, config));
-    if (config->auto_dp || !freezing_changes(&config->freezing)) return STATUS_OK;
+    if (config->auto_dp || !freezing_changes(&config->freezing) || config->replicas == 1)
+        return STATUS_OK;
     return fail(STATUS_USAGE,
-                "--auto-pipe %s without --auto-dp: ranks that are freed become replicas, to idle "
-                "they cannot yet\n  --auto-dp",
-                options->auto_pipe);
+                "--auto-pipe %s with %d replicas: ranks that are freed idle beside one pipeline, or "
+                "become further replicas\n  --auto-dp, or --replicas 1",
+                options->auto_pipe, config->replicas);
 }
 
 static enum status resolve_rule(const struct options *options, struct run_config *config) {

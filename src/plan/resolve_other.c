@@ -35,7 +35,8 @@ struct run_config resolve_for_part(const struct run_config *config, const struct
     if (config->ranks == 1)
         other.grid = grid_flat(1, part->replicas);
     else
-        other.grid.stages = part->stages, other.grid.replicas = part->replicas;
+        other.grid.stages = part->stages, other.grid.replicas = part->replicas,
+        other.grid.drivers = config->ranks - part->stages * part->replicas; /* they idle */
     other.cell = grid_cell(&other.grid, other.rank);
     share_among(&other);
     return other;

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "run/transition.h"
 
 /* --- tasks --- */
 
@@ -152,7 +153,9 @@ static enum status end_process(struct local_rank *rank, void *context) {
 static enum status end_session(struct local_rank *rank, void *context) {
     (void)context;
     session_free(rank->session);
-    if (rank->index > 0) planned_close(&rank->session->planned);
+    if (rank->index == 0) return STATUS_OK; /* the clock is of its plans */
+    transition_free(rank->session);
+    planned_close(&rank->session->planned);
     return STATUS_OK;
 }
 
@@ -160,6 +163,7 @@ static enum status end_session(struct local_rank *rank, void *context) {
 static enum status end_first(struct local_rank *rank, void *context) {
     (void)context;
     if (rank->index > 0) return STATUS_OK;
+    transition_free(rank->session);
     planned_close(&rank->session->planned);
     lock_give_back(&rank->session->lock);
     free(rank->session->folder);

@@ -472,16 +472,34 @@ static const char delay_notice[] =
     "Nothing was learned: with --delay passes wait instead of computing, so losses, accuracies and "
     "norms of gradients say nothing; times do";
 
+/* The parts that have begun; `parts` has room for all. */
+static struct report_course course_of(const struct session *session,
+                                      struct report_course_part *parts) {
+    const struct course *course = &session->planned.course;
+    struct report_course out = {
+        .part = parts, .of = course->blocks, .steps = session->result.steps};
+    for (int i = 0; course_changes(course) && i < course->count; i++) {
+        const struct course_part *part = &course->part[i];
+        if (i > 0 && part->step >= out.steps) break;
+        parts[out.count++] = (struct report_course_part){part->step, part->frozen, part->stages,
+                                                         part->replicas, part->micro_batches};
+    }
+    return out;
+}
+
 enum status result_report(const struct session *session, const struct timeline *timeline) {
     SCOPED_FREE char *lines = history_commands(session->history),
                      *yaml = text_of(session->folder, "config.yml"),
                      *program = text_of(session->folder, "program.txt");
     bool waits = option_is_given(&session->planned.options, OPTION_delay);
+    SCOPED_FREE struct report_course_part *parts =
+        MEM_ARRAY(struct report_course_part, session->planned.course.count + 1);
     struct report_input input = {.summary = &session->summary,
                                  .notice = waits ? delay_notice : NULL,
                                  .command_lines = lines,
                                  .config_yaml = yaml,
                                  .timeline = timeline,
+                                 .course = course_of(session, parts),
                                  .range_test = is_range_test(session),
                                  .program_text = program};
     return report_write(session->folder, &input);

@@ -480,7 +480,6 @@ void session_free(struct session *session) {
     recorder_free(&session->recorder);
     profiling_free(&session->profiling);
     engine_close(&session->engine);
-    transition_free(session);
     summary_free(&session->summary);
     history_free(&session->history);
     arena_free(&session->arena);

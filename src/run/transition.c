@@ -51,8 +51,8 @@ static void tell(const struct session *session, const char *what) {
 }
 
 static enum status open_part(struct session *session, const struct course_part *part) {
-    plan_free(&session->before); /* a resume leaves one behind */
     tell(session, "PLAN");
+    plan_free(&session->before); /* a resume leaves one behind */
     session->before = session->later;
     session->later = NULL;
     enum status status = planned_part(&session->planned, part, false, &session->later);
@@ -211,10 +211,11 @@ static const struct course_part *part_of(const struct session *session, int64_t 
 /* One device replays the grid of any ranks; other ranks than those of the part decide anew. */
 static void lay_out(const struct course *course, struct course_part *part) {
     const struct run_config *config = course->config;
-    int ranks = part->stages * part->replicas + config->grid.drivers;
+    int ranks = part->stages * part->replicas;
+    bool idle = ranks < config->ranks && part->replicas == 1 && !config->auto_dp;
     if (config->ranks == 1)
         part->stages = 1;
-    else if (ranks != config->ranks)
+    else if (ranks != config->ranks && !idle)
         *part = course_part_at(course, part->step, part->frozen);
 }
 
@@ -272,5 +273,6 @@ enum status transition_resume(struct session *session, const char *checkpoints) 
     if (course_is_at(part, &session_plan(session)->config)) return STATUS_OK;
     TRY(open_part(session, part));
     engine_close(&session->engine);
-    return session_open(session, NULL);
+    TRY(session_open(session, NULL));
+    return engine_follow_clock(session->engine, false);
 }

@@ -47,6 +47,7 @@ double sim_live_clock(const struct sim_live *live, int rank);
 /* Between steps of all ranks: the state as numbers, into room for the count that it returns (NULL:
  * it only counts), and back. Numbers of another program, or not `all`, set the clocks alone, to the
  * latest one: the answer is false. */
+enum { SIM_LIVE_LATEST = 1 }; /* the latest clock, among them */
 int sim_live_save(const struct sim_live *live, double *out);
 bool sim_live_load(struct sim_live *live, const double *numbers, int count, bool all);
 /* A rank that may go on, each once; -1: no further one. */

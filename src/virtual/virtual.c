@@ -34,7 +34,7 @@ struct virtual_world {
     int met;            /* ranks that have come to the meeting under way, and which one it is: */
     int64_t meeting;
     struct virtual_rank *rank;
-    struct plan_costs costs;
+    struct plan_costs *costs;
     struct costs source; /* what those are of */
     struct sim_live *live;
     bool chooses; /* members of groups are chosen */
@@ -256,6 +256,56 @@ static void load(void *context, const double *numbers, int count, int64_t full) 
     pthread_mutex_unlock(&own->world->lock);
 }
 
+/* NULL: every step has all its samples. The caller frees it. */
+static double *shares_of(const struct plan *plan) {
+    int count = plan->config.replicas * plan->config.micro_batches;
+    if (!plan->last_samples) return NULL;
+    double *shares = MEM_ARRAY(double, count);
+    for (int i = 0; i < count; i++)
+        shares[i] = (double)plan->last_samples[i] / (double)plan->micro[0].samples;
+    return shares;
+}
+
+/* The simulator of a plan's program, with the costs it borrows. */
+static enum status simulate(const struct plan *plan, const struct costs *source,
+                            struct plan_costs *costs, struct sim_live **out) {
+    struct sim_input input;
+    TRY(forecast_input(plan, source, costs, &input));
+    SCOPED_FREE double *shares = shares_of(plan);
+    *out = sim_live_new(&input, shares);
+    return STATUS_OK;
+}
+
+/* The numbers of the program before set the clocks alone. */
+static void take_over(struct virtual_world *world, struct sim_live *next, double later) {
+    SCOPED_FREE double *numbers = MEM_ARRAY(double, sim_live_save(world->live, NULL));
+    int count = sim_live_save(world->live, numbers);
+    numbers[SIM_LIVE_LATEST] += later;
+    sim_live_load(next, numbers, count, false);
+    sim_live_free(&world->live);
+    world->live = next;
+    world->full = CLOCK_EMPTY;
+}
+
+/* Costs are where the simulator's input points to, so they stay in the world. */
+static enum status follow(void *context, const struct plan *plan, bool changes) {
+    struct virtual_world *world = ((struct virtual_rank *)context)->world;
+    struct sim_live *next;
+    struct plan_costs *costs = MEM_NEW(struct plan_costs);
+    enum status status = simulate(plan, &world->source, costs, &next);
+    if (status != STATUS_OK) {
+        free(costs);
+        return status;
+    }
+    pthread_mutex_lock(&world->lock);
+    take_over(world, next, changes ? forecast_change(plan, &world->source) : 0);
+    sim_costs_free(world->costs);
+    free(world->costs);
+    world->costs = costs;
+    pthread_mutex_unlock(&world->lock);
+    return STATUS_OK;
+}
+
 static bool is_full(void *context, int64_t step) {
     struct virtual_rank *own = context;
     pthread_mutex_lock(&own->world->lock);
@@ -411,38 +461,27 @@ static void rank_new(struct virtual_world *world, int rank) {
                                           .times = times,
                                           .save = save,
                                           .load = load,
+                                          .follow = follow,
                                           .is_full = is_full,
                                           .waits = waits}};
     pthread_cond_init(&of->turn, &monotonic);
     pthread_condattr_destroy(&monotonic);
 }
 
-/* NULL: every step has all its samples. The caller frees it. */
-static double *shares_of(const struct plan *plan) {
-    int count = plan->config.replicas * plan->config.micro_batches;
-    if (!plan->last_samples) return NULL;
-    double *shares = MEM_ARRAY(double, count);
-    for (int i = 0; i < count; i++)
-        shares[i] = (double)plan->last_samples[i] / (double)plan->micro[0].samples;
-    return shares;
-}
-
 enum status virtual_new(const struct plan *plan, const struct costs *costs,
                         struct virtual_world **out) {
     struct virtual_world *world = MEM_NEW(struct virtual_world);
-    struct sim_input input;
     world->source = *costs;
-    enum status status = forecast_input(plan, &world->source, &world->costs, &input);
+    world->costs = MEM_NEW(struct plan_costs);
+    enum status status = simulate(plan, &world->source, world->costs, &world->live);
     if (status != STATUS_OK) {
+        free(world->costs);
         free(world);
         return status;
     }
-    world->ranks = input.program->ranks;
+    world->ranks = plan->program->ranks;
     world->running = -1;
     world->full = CLOCK_EMPTY;
-    double *shares = shares_of(plan);
-    world->live = sim_live_new(&input, shares);
-    free(shares);
     world->chooses = sim_live_controller(world->live);
     world->rank = MEM_ARRAY(struct virtual_rank, world->ranks);
     pthread_mutex_init(&world->lock, NULL);
@@ -457,7 +496,8 @@ void virtual_free(struct virtual_world **pointer) {
     for (int r = 0; r < world->ranks; r++) pthread_cond_destroy(&world->rank[r].turn);
     pthread_mutex_destroy(&world->lock);
     sim_live_free(&world->live);
-    sim_costs_free(&world->costs);
+    sim_costs_free(world->costs);
+    free(world->costs);
     free(world->rank);
     free(world);
     *pointer = NULL;

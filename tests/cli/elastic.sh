@@ -9,7 +9,7 @@ row() { printf '{"step":%s,"frozen":%s,"of":4,"ranks":4,"stages":%s,"replicas":%
     answers 2 'auto-pipe params without --freeze' explain $pipe --auto-pipe params
     answers 2 'auto-dp without --freeze' explain $pipe --auto-dp
     answers 2 'auto-dp with --auto-pipe off' explain $pipe --freeze 0,2 --auto-dp
-    answers 2 'without --auto-dp' explain $pipe --freeze 0,2 --auto-pipe params
+    answers 2 'auto-pipe params with 2 replicas' explain $vit --strategy gpipe --stages 2 --replicas 2 --micro-batches 4 --freeze 0,2 --freeze-every 3 --auto-pipe params
     answers 2 'auto-pipe params with schedule single' explain $vit --replicas 2 --freeze 0,2 --auto-pipe params --auto-dp
     answers 2 'auto-pipe params with schedule zbv' explain $vit --strategy zbv --stages 2 --micro-batches 4 --freeze 0,2 --auto-pipe params --auto-dp
     answers 2 'auto-pipe params with --cut' explain $pipe --cut blocks.1,blocks.2,blocks.3 --freeze 0,2 --auto-pipe params --auto-dp
@@ -33,5 +33,30 @@ for row in ' 1  *0  *136,650  *4 x 1, 4 ' ' 4  *2  *67,722  *2 x 2, 2 ' ' 7  *3 
     grep -q -- "$row" out || say "explain has no row $row: $(cat out)"
     grep -q -- "$row" replay || say "explain of a course has no row $row: $(cat replay)"
 done
+# A tied parameter freezes in all its uses, and is named.
+"$STRETTO" explain --model bert-tiny --data synthetic:count=53,test_count=8,seq=16,predictions=3,vocab=100 --steps 12 --freeze 0,1 --freeze-every 3 >out 2>&1 ||
+    say "explain of tied parameters: $(cat out)"
+grep -q 'word_embeddings.weight freezes with the first block, wherever it is used' out || say "no tied parameter: $(cat out)"
+# Every plan that the run comes to is forecast and proved.
+# shellcheck disable=SC2086
+{
+    "$STRETTO" simulate $pipe --freeze alpha=1/3 --freeze-every 3 --auto-pipe params --auto-dp >out 2>&1 || say "simulate: $(cat out)"
+    grep -q ' 7  *3  *34,250  *1 x 4, 1 ' out || say "simulate has no last part: $(cat out)"
+    grep -q 'all steps and changes together: ' out || say "simulate has no sum: $(cat out)"
+    "$STRETTO" simulate $pipe --course course --json >out 2>&1 || say "simulate --json: $(cat out)"
+    python3 - <<'END' || say "simulate --json: $(cat out)"
+import json
+course = json.load(open("out"))["course"]
+parts = course["parts"]
+assert [(p["step"], p["stages"], p["replicas"]) for p in parts] == [(0, 4, 1), (3, 2, 2), (6, 1, 4)], parts
+ends = [3, 6, 12]
+whole = sum((end - p["step"]) * p["step_ns"] + p["change_ns"] for p, end in zip(parts, ends))
+assert abs(course["ns"] - whole) < 1 and parts[1]["change_ns"] > 0 and parts[2]["step_ns"] < parts[0]["step_ns"], course
+END
+    "$STRETTO" check $pipe --freeze norm --freeze-every 3 --auto-pipe params --auto-dp >out 2>&1 || say "check: $(cat out)"
+    for proved in '^proved .*gpipe: 4 ranks, 4 stages x 1' 'gpipe, 1 blocks frozen: 4 ranks' 'gpipe, 3 blocks frozen: 4 ranks, 1 stage x 4'; do
+        grep -q -e "$proved" out || say "check did not say $proved: $(cat out)"
+    done
+}
 grep -q '^course  *of course; the plan is made anew for each part' replay || say "no course: $(cat replay)"
 exit $failed

@@ -103,7 +103,6 @@ refused '2 comes after 3' --freeze 3,2
 refused 'with --freeze-every never' --freeze 0,1 --freeze-every never
 refused '--freeze-every has no effect: nothing is frozen' --freeze-every 2
 refused '--freeze-every has no effect: --freeze names one number' --freeze 2 --freeze-every 2
-refused 'with --clock virtual' --freeze 0,1 --clock virtual -n 2
 refused 'with --strategy auto' --freeze 0,1 --strategy auto -n 2 --stages 2
 refused 'with --zero-stage 3' --freeze alpha=1/3 --strategy zero3 -n 2
 refused 'alpha' --freeze alpha=3/2

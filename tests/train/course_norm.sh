@@ -52,6 +52,13 @@ for at in F STEP SAVE; do
         same norm single
     done
 done
+for rank in 0 3; do
+    rm -rf killed
+    # shellcheck disable=SC2086
+    STRETTO_FAULT="rank=$rank,step=3,at=DECIDE,do=kill" "$STRETTO" train $common $course --quiet --out killed $pipes --save-every 1 >out 2>&1 && { echo "not killed as it decides"; exit 1; }
+    "$STRETTO" train --resume --quiet --out killed >out 2>&1 || { echo "killed as it decides"; cat out; exit 1; }
+    same norm killed
+done
 rm -rf part
 for steps in 2 3 5 6 9 11 15; do
     # shellcheck disable=SC2086

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../late/late.h"
 #include "base/mem.h"
 #include "exec/manifest.h"
 #include "exec/state.h"
@@ -83,6 +84,26 @@ Test(exec_norms, blocks_add_up_over_steps) {
     cr_assert_eq(engine_gather_norms(run.engine), STATUS_OK);
     for (int b = 0; b < BLOCKS; b++) expect_near(exact_total(&squares[b]), blocks[b], "block", b);
     close_normed(&run);
+}
+
+/* Where the device's memory is its own, sums lie there until they are gathered. */
+Test(exec_norms, a_device_apart_has_the_same) {
+    static const char *const lines[] = {VIT "--device ref", VIT "--device late"};
+    struct exact_sum squares[2][BLOCKS] = {0};
+    struct step_result result;
+    late_add();
+    for (int i = 0; i < 2; i++) {
+        struct normed run = {0};
+        open_normed(&run, squares[i], lines[i]);
+        for (int s = 0; s < 3; s++) cr_assert_eq(engine_step(run.engine, &result), STATUS_OK);
+        cr_assert_eq(engine_settle(run.engine), STATUS_OK);
+        cr_assert_eq(engine_gather_norms(run.engine), STATUS_OK);
+        close_normed(&run);
+    }
+    for (int b = 0; b < BLOCKS; b++) {
+        double host = exact_total(&squares[0][b]);
+        cr_expect(host > 0 && host == exact_total(&squares[1][b]), "block %d", b);
+    }
 }
 
 Test(exec_norms, frozen_blocks_have_none) {

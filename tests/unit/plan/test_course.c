@@ -169,14 +169,15 @@ Test(plan_course, pipelines_shrink_as_published, .timeout = 120) {
     ",\"replicas\":" replicas ",\"micro_batches\":" micros ",\"batch\":16}\n"
 
 Test(plan_course, a_file_reads_as_it_was_written) {
-    static const char text[] = ROW("0", "0", "4", "1", "4") ROW("3", "2", "2", "2", "2");
+    static const char text[] = ROW("0", "0", "4", "1", "4") ROW("3", "2", "2", "2", "2")
+        ROW("9", "3", "1", "1", "4");
     SCOPED(arena_free) struct arena arena = {0};
     struct course_file file;
     struct run_config config = {.ranks = 4, .batch = 16};
     struct course course = {.config = &config, .blocks = 4};
     char again[sizeof text] = "";
     cr_assert_eq(course_file_parse("course", text, strlen(text), &arena, &file), STATUS_OK);
-    cr_expect(file.count == 2 && file.blocks == 4 && file.ranks == 4 && file.batch == 16);
+    cr_expect(file.count == 3 && file.blocks == 4 && file.ranks == 4 && file.batch == 16);
     FILE *out = fmemopen(again, sizeof again, "w");
     for (int i = 0; i < file.count; i++) course_file_print(&course, &file.part[i], out);
     fclose(out);
@@ -198,7 +199,8 @@ Test(plan_course, a_damaged_file_says_line_and_field) {
         {ROW("0", "5", "4", "1", "4"), "course:1: frozen: 5 of 4 blocks"},
         {ROW("0", "-1", "4", "1", "4"), "course:1: frozen"},
         {ROW("0", "1.5", "4", "1", "4"), "course:1: frozen"},
-        {ROW("0", "0", "2", "1", "4"), "course:1: ranks: 4, not 2 stages x 1"},
+        {ROW("0", "0", "3", "2", "2"), "course:1: ranks: 4, not 3 stages x 2"},
+        {ROW("0", "0", "1", "2", "2"), "course:1: ranks: 4, not 1 stages x 2"},
         {ROW("0", "0", "4", "1", "3"), "course:1: batch: 16 samples"},
         {ROW("0", "0", "4", "1", "4") ROW("3", "0", "2", "2", "4"), "course:2: micro_batches: 2"},
         {"{\"step\":0,\"other\":1}\n", "course:1: other"},
