@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "planned/planned_search.h"
+#include "run/best.h"
 #include "run/outputs.h"
 #include "run/resume.h"
 #include "run/session.h"
@@ -91,7 +92,11 @@ static enum status explain_with(const struct options *options) {
     return STATUS_OK;
 }
 
+static enum status explain_best(const struct options *options) {
+    return best_with(options, explain_with);
+}
+
 enum status explain_run(const struct options *options) {
     log_quiet(options->quiet);
-    return resume_with(options, explain_with);
+    return resume_with(options, explain_best);
 }

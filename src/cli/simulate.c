@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "planned/planned_search.h"
+#include "run/best.h"
 #include "run/outputs.h"
 #include "run/resume.h"
 #include "view/explain_freeze.h"
@@ -45,7 +46,11 @@ static enum status simulate_with(const struct options *options) {
     return planned_fit(&planned, &fit) ? planned_check_memory(&planned) : STATUS_OK;
 }
 
+static enum status simulate_best(const struct options *options) {
+    return best_with(options, simulate_with);
+}
+
 enum status simulate_run(const struct options *options) {
     log_quiet(options->quiet);
-    return resume_with(options, simulate_with);
+    return resume_with(options, simulate_best);
 }

@@ -101,7 +101,8 @@ static void build_auto(const struct schedule_config *config, struct program **ou
     }
     struct replay_costs costs = {.forward = cost, .input = cost, .weight = cost, .hop = 0.1};
     struct replay_bytes kept = {bytes, bytes};
-    struct auto_input input = {&shape, &costs, &kept, limit, false};
+    struct auto_input input = {
+        .shape = &shape, .costs = &costs, .bytes = &kept, .limit_bytes = limit};
     struct pipeline_order *orders = MEM_ARRAY(struct pipeline_order, shape.positions);
     struct schedule_config own = *config;
     CHECK(greedy_build(&input, GREEDY_HOLD_WEIGHT, orders), "auto");
