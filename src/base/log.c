@@ -2,6 +2,7 @@
 #include "base/log.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 enum { TEXT_BYTES = 4000 };
 
 static struct {
-    char *text;
+    char *_Atomic text; /* may be set while other threads log */
     size_t size;
     bool quiet;
     void (*before)(void);
@@ -21,12 +22,19 @@ static struct {
 
 static _Thread_local const struct log_sink *own;
 
-static void append_captured(const char *line, size_t length) {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    pthread_mutex_lock(&lock);
-    size_t have = strlen(common.text);
-    snprintf(common.text + have, common.size - have, "%.*s", (int)length, line);
-    pthread_mutex_unlock(&lock);
+static pthread_mutex_t capturing = PTHREAD_MUTEX_INITIALIZER;
+
+/* False where nothing is captured: the common case takes no lock. */
+static bool append_captured(const char *line, size_t length) {
+    if (!common.text) return false;
+    pthread_mutex_lock(&capturing);
+    char *text = common.text;
+    if (text) {
+        size_t have = strlen(text);
+        snprintf(text + have, common.size - have, "%.*s", (int)length, line);
+    }
+    pthread_mutex_unlock(&capturing);
+    return text != NULL;
 }
 
 static void show(const char *prefix, const char *text) {
@@ -34,10 +42,7 @@ static void show(const char *prefix, const char *text) {
     snprintf(line, sizeof line - 1, "%s%s", prefix, text);
     size_t length = strlen(line);
     if (line[length - 1] != '\n') line[length++] = '\n';
-    if (common.text) {
-        append_captured(line, length);
-        return;
-    }
+    if (append_captured(line, length)) return;
     if (common.before) common.before();
     display_write(STDERR_FILENO, line, length);
 }
@@ -99,9 +104,11 @@ void log_quiet(bool quiet) {
 }
 
 void log_capture(char *text, size_t size) {
-    common.text = text;
-    common.size = size;
+    pthread_mutex_lock(&capturing);
     if (text && size) text[0] = 0;
+    common.size = size;
+    common.text = text;
+    pthread_mutex_unlock(&capturing);
 }
 
 void log_before(void (*callback)(void)) {
