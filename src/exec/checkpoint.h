@@ -17,7 +17,7 @@
 
 #include "exec/engine.h"
 
-enum { CHECKPOINT_MAX_FACTS = 48 };
+enum { CHECKPOINT_MAX_FACTS = 64 };
 
 /* What a run was told or ran on, as text; compared on resume. */
 struct checkpoint_fact {
