@@ -175,14 +175,22 @@ struct known_row {
     bool reads_seeds, writes_losses;
 };
 
+/* A choice of groups: per key (a stage, where each has its own) and replica the first one of its
+ * group. */
+enum { PROVE_CHOICES_RANKS = 4 };
+struct verify_choice {
+    int first[PROVE_CHOICES_RANKS];
+};
+
 /* Ranks that are walked: of pipelines that do the same the first one, and all ranks without a
  * stage. */
 struct verifier {
     const struct program *program;
     const int64_t *samples; /* of the short last step */
     struct program_proof proof;
-    bool shares;   /* the program's F and B share statistics */
-    bool in_order; /* rule 35 is asked for */
+    bool shares;                        /* the program's F and B share statistics */
+    const struct verify_choice *choice; /* of groups; NULL: all replicas are chosen */
+    bool in_order;                      /* rule 35 is asked for */
     struct known_row rows[INSTR_COUNT_];
     struct walk *walks;
     int walk_count;
