@@ -61,6 +61,13 @@ enum status verify_outer_done(const struct walk *walk);
 enum status verify_mean(struct walk *walk);
 enum status verify_mean_end(struct walk *walk, enum list_name list);
 
+/* A choice of groups: per key (a stage, where each has its own) and replica the first one of its
+ * group. */
+enum { PROVE_CHOICES_RANKS = 4 };
+struct verify_choice {
+    int first[PROVE_CHOICES_RANKS];
+};
+
 /* Groups that are chosen: what the header says of them; in a step, where it asks and averages, that
  * a bucket of what is averaged; that losses go to the own pipeline, and that each bucket was
  * averaged. Every choice of groups of a small program, one after the other; false: no further one.

@@ -1,6 +1,5 @@
-/* The verifier's state; private to src/program. See verify.c for how it works, and one file for
- * each thing it proves: verify_operands.c, verify_slots.c, verify_gradients.c, verify_groups.c,
- * verify_params.c, verify_channels.c, verify_waits.c, verify_between.c, verify_frozen.c. */
+/* The verifier's state; private to src/program. See verify.c for how it works; each thing it proves
+ * has a file, verify_*.c. */
 #ifndef PROGRAM_VERIFY_STATE_H
 #define PROGRAM_VERIFY_STATE_H
 
@@ -173,13 +172,6 @@ struct walk {
 struct known_row {
     unsigned operands, optional, needs, gives;
     bool reads_seeds, writes_losses;
-};
-
-/* A choice of groups: per key (a stage, where each has its own) and replica the first one of its
- * group. */
-enum { PROVE_CHOICES_RANKS = 4 };
-struct verify_choice {
-    int first[PROVE_CHOICES_RANKS];
 };
 
 /* Ranks that are walked: of pipelines that do the same the first one, and all ranks without a
