@@ -126,6 +126,7 @@ Test(run_library, refuses_with_the_commands_codes) {
         {{"--memory-limit", "1K"}, 5, "would need"},
         {{"--resume", "--out", "/nowhere"}, 2, "stretto_resume"},
         {{"--help"}, 2, "stretto train --help"},
+        {{"-n", "2", "--strategy", "preduce"}, 2, "replicas are at steps of their own"},
         {{"--nodes", "2", "--node-rank", "0", "--init=tcp://127.0.0.1:1"},
          2,
          "--nodes asks for other processes"},
