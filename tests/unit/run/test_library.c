@@ -126,7 +126,6 @@ Test(run_library, refuses_with_the_commands_codes) {
         {{"--memory-limit", "1K"}, 5, "would need"},
         {{"--resume", "--out", "/nowhere"}, 2, "stretto_resume"},
         {{"--help"}, 2, "stretto train --help"},
-        {{"-n", "2", "--strategy", "preduce"}, 2, "replicas are at steps of their own"},
         {{"--nodes", "2", "--node-rank", "0", "--init=tcp://127.0.0.1:1"},
          2,
          "--nodes asks for other processes"},
@@ -175,6 +174,14 @@ Test(run_library, refuses_with_the_commands_codes) {
     stretto_close(&run);
     log_capture(NULL, 0);
     cr_expect_str_eq(said, "", "nothing is for standard error");
+}
+
+Test(run_library, a_call_is_a_step_of_all_replicas) {
+    static const char *const words[] = {"-n", "2", "--strategy", "preduce", NULL};
+    struct stretto_run *run = NULL;
+    cr_expect_eq(try_open(words, &run), STRETTO_USAGE);
+    cr_expect(strstr(stretto_error(), "replicas are at steps of their own"), "%s", stretto_error());
+    cr_expect_null(run);
 }
 
 Test(run_library, a_closed_run_is_refused) {
