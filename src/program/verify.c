@@ -264,8 +264,7 @@ static enum status check_all_came(const struct verifier *verifier) {
     for (int w = 0; w < verifier->walk_count; w++) {
         const struct walk *walk = &verifier->walks[w];
         for (int g = 0; g < verifier->program->group_count; g++) {
-            const struct program *program = verifier->program;
-            int index = group_of(&program->grid, program->group[g], walk->rank);
+            int index = verify_group_index(walk, g);
             if (index < 0 || walk->posted[g] == verifier->groups[g][index].count) continue;
             const struct meeting *missed = &verifier->groups[g][index].items[walk->posted[g]];
             struct walk other = {.rank = missed->first.rank, .instr = missed->first.instr};
@@ -392,7 +391,7 @@ static void walk_new(struct verifier *verifier, int rank, int pipeline) {
     walk->loaded =
         MEM_ARRAY(bool, walk->micros *verify_ahead_steps(program) * walk->own->chunks + 1);
     for (int g = 0; g < program->group_count; g++) {
-        int index = group_of(&program->grid, program->group[g], rank);
+        int index = verify_group_index(walk, g);
         if (index >= 0) verifier->groups[g][index].members++;
     }
 }
@@ -414,7 +413,7 @@ static int different_pipelines(const struct verifier *verifier, int *out) {
     int count = 0, pipelines = group_count(&verifier->program->grid, GROUP_PIPELINE);
     for (int p = 0; p < pipelines; p++) {
         int like = count - 1;
-        while (like >= 0 && !same_pipeline(verifier, out[like], p)) like--;
+        while (like >= 0 && (verifier->choice || !same_pipeline(verifier, out[like], p))) like--;
         if (like < 0) out[count++] = p;
     }
     return count;
@@ -432,8 +431,7 @@ static void choose_walks(struct verifier *verifier) {
     verifier->walks =
         MEM_ARRAY(struct walk, count * grid->stages + grid->drivers + grid->servers + 1);
     for (int g = 0; g < program->group_count; g++)
-        verifier->groups[g] =
-            MEM_ARRAY(struct meeting_group, group_count(grid, program->group[g]) + 1);
+        verifier->groups[g] = MEM_ARRAY(struct meeting_group, verify_group_count(verifier, g) + 1);
     for (int r = 0; r < grid->drivers; r++) walk_new(verifier, r, -1);
     for (int i = 0; i < count; i++) {
         for (int p = 0; p < grid->stages; p++)
@@ -447,7 +445,7 @@ static void verifier_free(struct verifier *verifier) {
     const struct program *program = verifier->program;
     for (int w = 0; w < verifier->walk_count; w++) walk_free(&verifier->walks[w]);
     for (int g = 0; g < program->group_count; g++) {
-        int count = group_count(&program->grid, program->group[g]);
+        int count = verify_group_count(verifier, g);
         for (int i = 0; i < count; i++) free(verifier->groups[g][i].items);
         free(verifier->groups[g]);
     }
@@ -479,6 +477,22 @@ static struct program_proof proof_of(const struct verifier *verifier) {
     return proof;
 }
 
+/* Small programs are walked with every choice of groups, too. */
+static enum status walk_choices(const struct program *program, struct program_proof *out) {
+    struct verify_choice choice;
+    if (program_chosen(program) < 0 || program->ranks > PROVE_CHOICES_RANKS) return STATUS_OK;
+    for (bool more = verify_first_choice(program, &choice); more;
+         more = verify_next_choice(program, &choice)) {
+        SCOPED(verifier_free)
+        struct verifier verifier = {.program = program, .choice = &choice};
+        verify_know_rows(verifier.rows);
+        choose_walks(&verifier);
+        TRY(walk_all(&verifier));
+        out->choices++;
+    }
+    return STATUS_OK;
+}
+
 static enum status prove(const struct program *program, const int64_t *last_samples, bool in_order,
                          struct program_proof *out) {
     bool last = program_has_last(program);
@@ -507,7 +521,7 @@ static enum status prove(const struct program *program, const int64_t *last_samp
     TRY(walk_all(&verifier));
     for (int w = 0; w < verifier.walk_count; w++) TRY(verify_between(&verifier.walks[w]));
     *out = proof_of(&verifier);
-    return STATUS_OK;
+    return walk_choices(program, out);
 }
 
 enum status program_prove(const struct program *program, const int64_t *last_samples,

@@ -1,7 +1,8 @@
 /* What is proven of groups whose members are chosen while ranks run.
  *
  * All replicas are walked as members of one group: then they post the same operations in the same
- * order, and none waits for ever. Fewer members of a group wait for fewer. A choice could make
+ * order, and none waits for ever. Fewer members of a group wait for fewer; for four ranks and fewer
+ * every choice is walked. A choice could make
  * ranks wait in a circle only where a rank meets ranks of other replicas before its average, or
  * asks behind something that waits for one: so a step has nothing else that meets other replicas,
  * and its question stands before its averages. */
@@ -119,4 +120,57 @@ enum status verify_chosen_done(struct walk *walk) {
         bucket->average = AVERAGE_NONE;
     }
     return STATUS_OK;
+}
+
+/* --- every choice --- */
+
+static int keys_of(const struct program *program) {
+    bool by_stage = program->group[program_chosen(program)] == GROUP_CHOSEN_BY_STAGE;
+    return by_stage ? program->grid.stages : 1;
+}
+
+bool verify_first_choice(const struct program *program, struct verify_choice *out) {
+    (void)program;
+    *out = (struct verify_choice){{0}};
+    return true;
+}
+
+/* Whether the replica may be in a group whose first one is `first`: that is first of its own. */
+static bool is_first(const int *row, int replica, int first) {
+    return first == replica || row[first] == first;
+}
+
+/* All divisions of the replicas into groups, of each key: an odometer whose digit r is the first
+ * replica of the group that replica r is in. */
+bool verify_next_choice(const struct program *program, struct verify_choice *choice) {
+    int replicas = program->grid.replicas, digits = keys_of(program) * replicas;
+    for (int d = digits - 1; d >= 0; d--) {
+        int *row = choice->first + d / replicas * replicas, replica = d % replicas,
+            next = row[replica] + 1;
+        while (next <= replica && !is_first(row, replica, next)) next++;
+        row[replica] = next <= replica ? next : 0;
+        if (next > replica) continue;
+        return true;
+    }
+    return false;
+}
+
+static bool is_divided(const struct verifier *verifier, int group) {
+    return verifier->choice && group_is_chosen(verifier->program->group[group]);
+}
+
+int verify_group_index(const struct walk *walk, int group) {
+    const struct program *program = walk->program;
+    int index = group_of(&program->grid, program->group[group], walk->rank),
+        replicas = program->grid.replicas;
+    if (index < 0 || !is_divided(walk->verifier, group)) return index;
+    int key = keys_of(program) > 1 ? walk->cell.position : 0;
+    return index * replicas +
+           walk->verifier->choice->first[key * replicas + walk->cell.first_replica];
+}
+
+int verify_group_count(const struct verifier *verifier, int group) {
+    const struct grid *grid = &verifier->program->grid;
+    int count = group_count(grid, verifier->program->group[group]);
+    return is_divided(verifier, group) ? count * grid->replicas : count;
 }

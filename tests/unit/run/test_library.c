@@ -176,6 +176,14 @@ Test(run_library, refuses_with_the_commands_codes) {
     cr_expect_str_eq(said, "", "nothing is for standard error");
 }
 
+Test(run_library, a_call_is_a_step_of_all_replicas) {
+    static const char *const words[] = {"-n", "2", "--strategy", "preduce", NULL};
+    struct stretto_run *run = NULL;
+    cr_expect_eq(try_open(words, &run), STRETTO_USAGE);
+    cr_expect(strstr(stretto_error(), "replicas are at steps of their own"), "%s", stretto_error());
+    cr_expect_null(run);
+}
+
 Test(run_library, a_closed_run_is_refused) {
     struct stretto_run *run = open_mlp();
     struct stretto_step step = {.size = sizeof step};

@@ -155,3 +155,21 @@ Test(sync_preduce, a_question_without_its_averages_is_refused) {
             "rule 39 in the header: a second group is chosen");
     refused("single", 1, "sum replica", "sum replica every 5", "rule");
 }
+
+/* Bell numbers of replicas; of each stage, where each has its own. */
+Test(sync_preduce, every_choice_of_few_ranks_is_walked) {
+    static const struct {
+        int stages, replicas;
+        bool by_stage;
+        int choices;
+    } cases[] = {{1, 2, false, 2}, {1, 3, false, 5}, {1, 4, false, 15},
+                 {2, 2, false, 2}, {2, 2, true, 4},  {1, 5, false, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct program_proof proof;
+        struct program *program = build(cases[i].stages > 1 ? "1f1b" : "single", cases[i].stages,
+                                        cases[i].replicas, 2, cases[i].by_stage, 2);
+        cr_assert_eq(program_prove(program, NULL, &proof), STATUS_OK);
+        cr_expect_eq(proof.choices, cases[i].choices, "%zu: %d", i, proof.choices);
+        program_free(&program);
+    }
+}
