@@ -107,10 +107,11 @@ static enum status resolve_pipe(const struct options *options, struct run_config
     if (config->auto_dp) TRY(check_dp(options, config));
     if (config->auto_dp || !freezing_changes(&config->freezing) || config->replicas == 1)
         return STATUS_OK;
-    return fail(STATUS_USAGE,
-                "--auto-pipe %s with %d replicas: ranks that are freed idle beside one pipeline, or "
-                "become further replicas\n  --auto-dp, or --replicas 1",
-                options->auto_pipe, config->replicas);
+    return fail(
+        STATUS_USAGE,
+        "--auto-pipe %s with %d replicas: ranks that are freed idle beside one pipeline, or "
+        "become further replicas\n  --auto-dp, or --replicas 1",
+        options->auto_pipe, config->replicas);
 }
 
 static enum status resolve_rule(const struct options *options, struct run_config *config) {

@@ -169,8 +169,8 @@ Test(plan_course, pipelines_shrink_as_published, .timeout = 120) {
     ",\"replicas\":" replicas ",\"micro_batches\":" micros ",\"batch\":16}\n"
 
 Test(plan_course, a_file_reads_as_it_was_written) {
-    static const char text[] = ROW("0", "0", "4", "1", "4") ROW("3", "2", "2", "2", "2")
-        ROW("9", "3", "1", "1", "4");
+    static const char text[] =
+        ROW("0", "0", "4", "1", "4") ROW("3", "2", "2", "2", "2") ROW("9", "3", "1", "1", "4");
     SCOPED(arena_free) struct arena arena = {0};
     struct course_file file;
     struct run_config config = {.ranks = 4, .batch = 16};
