@@ -392,8 +392,10 @@ static enum status find_newest(struct resumption *resumption) {
                 text_count((int64_t)list.count, "checkpoint", count));
 }
 
-/* Whether a rank other than the first reads files: where nobody would give it what it holds. */
+/* Whether a rank other than the first reads files: where nobody would give it what it holds; a rank
+ * without a stage is in no broadcast, and learns from them at which step the run is. */
 static bool reads_itself(const struct plan *plan) {
+    if (plan->config.cell.role == GRID_DRIVER) return true;
     for (int i = 0; i < plan->store->array_count; i++)
         if (state_is_sliced(plan->store, i)) return true;
     if (program_is_apart(plan->program) && plan->config.cell.role == GRID_STAGE) return true;

@@ -140,14 +140,15 @@ static enum status resolve_rule(const struct options *options, struct run_config
 /* --- courses of files --- */
 
 static enum status check_course(const struct options *options, const struct run_config *config) {
-    static const enum option_id others[] = {OPTION_freeze, OPTION_auto_pipe, OPTION_auto_dp};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (option_is_given(options, others[i]) &&
-            options->source[others[i]] == OPTION_FROM_COMMAND_LINE)
-            return fail(STATUS_USAGE,
-                        "--course %s with --%s: the file says what is frozen when\n"
-                        "  leave one of them out",
-                        options->course, option_rows[others[i]].name);
+    const char *other = option_is_set(options, OPTION_freeze) ? "freeze"
+                        : rule_of(options) != PIPE_OFF        ? "auto-pipe"
+                        : options->auto_dp                    ? "auto-dp"
+                                                              : NULL;
+    if (other)
+        return fail(STATUS_USAGE,
+                    "--course %s with --%s: the file says what is frozen when\n"
+                    "  leave one of them out",
+                    options->course, other);
     if (config->several.zero_stage >= 2 && config->several.scatters)
         return fail(STATUS_USAGE,
                     "--course %s with --zero-accumulate scatter: its order of sums follows from "

@@ -112,6 +112,13 @@ static enum status course_ns(struct frozen_costs *costs, const struct course *co
     return STATUS_OK;
 }
 
+/* Nothing changes to the first. */
+static const char *change_text(int part, const struct part_cost *cost, char text[TEXT_BYTES]) {
+    if (part == 0) return "";
+    snprintf(text, TEXT_BYTES, "%.2f ms", cost->change_ns * 1e-6);
+    return text;
+}
+
 static enum status print_parts(struct frozen_costs *costs, FILE *out) {
     const struct course *course = &costs->planned->course;
     struct text_table table = {.align = "rrrrrr"};
@@ -133,7 +140,7 @@ static enum status print_parts(struct frozen_costs *costs, FILE *out) {
         text_table_cell(&table, "%s", text_thousands(cost.trained, text));
         text_table_cell(&table, "%d x %d, %d", part.stages, part.replicas, part.micro_batches);
         text_table_cell(&table, "%.2f ms", cost.step_ns * 1e-6);
-        text_table_cell(&table, i ? "%.2f ms" : "", cost.change_ns * 1e-6);
+        text_table_cell(&table, "%s", change_text(i, &cost, text));
     }
     text_table_print(&table, EXPLAIN_NAME_COLUMNS, out);
     text_table_free(&table);

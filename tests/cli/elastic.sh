@@ -19,6 +19,9 @@ row() { printf '{"step":%s,"frozen":%s,"of":4,"ranks":4,"stages":%s,"replicas":%
     answers 2 'grids are of 4 ranks, this run has 2' explain $vit --course course --strategy gpipe --stages 2 --micro-batches 4
     answers 2 'begins with 1 replicas x 4 micro-batches, this run with 1 x 1' explain $vit --course course
     answers 2 'the file says what is frozen' explain $vit --course course --deal 1x4 --freeze 2
+    answers 2 'with --auto-dp: the file says' explain $vit --course course --deal 1x4 --auto-dp
+    printf 'freeze: 2\n' >more.yml
+    answers 2 'with --freeze: the file says' explain $vit --course course --deal 1x4 --config more.yml
     answers 2 'of a model with 4 blocks, resnet8 has 3' explain --model resnet8 --batch 16 --course course --deal 1x4
     answers 2 'steps have 16 samples, --batch is 8' explain $vit --batch 8 --course course --deal 1x4
     answers 3 'cannot open' explain $vit --course nowhere --deal 1x4
