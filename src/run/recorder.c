@@ -381,15 +381,15 @@ enum status recorder_open(const struct planned_run *planned, const char *folder,
     if (status != STATUS_OK || !folder) return status;
     recorder.loss_first = metrics_past(recorder.metrics)->loss_first;
     recorder.loss_last = metrics_past(recorder.metrics)->loss_last;
-    recorder.progress = progress_open(
-        &(struct progress_config){.first_step = first_step,
-                                  .total_steps = planned->plan->config.steps,
-                                  .steps_per_epoch = planned->plan->config.steps_per_epoch,
-                                  .log_every = options->log_every,
-                                  .numbers = planned->plan->program->ahead > 0 || planned->plan->config.chooses,
-                                  .json = options->json,
-                                  .quiet = options->quiet,
-                                  .columns = recorder.lines ? -1 : 0});
+    recorder.progress = progress_open(&(struct progress_config){
+        .first_step = first_step,
+        .total_steps = planned->plan->config.steps,
+        .steps_per_epoch = planned->plan->config.steps_per_epoch,
+        .log_every = options->log_every,
+        .numbers = planned->plan->program->ahead > 0 || planned->plan->config.chooses,
+        .json = options->json,
+        .quiet = options->quiet,
+        .columns = recorder.lines ? -1 : 0});
     recorder.device_at = -1;
     *out = recorder;
     return STATUS_OK;
