@@ -47,6 +47,7 @@ static enum status check_checkpoint(const struct planned_run *planned) {
     struct session session = {.planned = *planned, .folder = mem_text(planned->options.out)};
     struct checkpoint_state state = train_fresh().done;
     bool found;
+    session.planned.course = course_copy(&planned->course);
     session_facts(&session);
     char *folder = folder_path(planned->options.out, "checkpoints");
     enum status status = transition_plan(&session, folder);
@@ -57,6 +58,7 @@ static enum status check_checkpoint(const struct planned_run *planned) {
     if (status == STATUS_OK) status = checkpoint_resume(&config, NULL, &state, &found);
     if (status == STATUS_OK) status = session_check_step(&session, state.step);
     transition_free(&session);
+    course_free(&session.planned.course);
     summary_free(&session.summary);
     arena_free(&session.arena);
     free(session.folder);

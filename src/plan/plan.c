@@ -12,6 +12,7 @@
 #include "data/sampler.h"
 #include "graph/needs.h"
 #include "plan/activations.h"
+#include "plan/course.h"
 #include "plan/cut.h"
 #include "plan/given.h"
 #include "plan/graphs.h"
@@ -177,6 +178,7 @@ static int64_t *last_step_samples(const struct plan *plan) {
                               .batch = config->batch,
                               .replicas = config->replicas,
                               .micro_batches = config->micro_batches,
+                              .unpadded = config->unpadded,
                               .drop_last = config->drop_last};
     int64_t last = plan->config.steps_per_epoch - 1;
     if (config->forward) return NULL;
@@ -208,6 +210,7 @@ static void plan_loaders(struct plan *plan) {
                                .first_micro = config->cell.first_replica * config->micro_batches,
                                .micro_count = config->cell.replica_count * config->micro_batches,
                                .seed = config->seed,
+                               .unpadded = config->unpadded,
                                .drop_last = config->drop_last,
                                .workers = config->workers};
     if (plan->device->backend->apart && config->ranks == 1)
@@ -230,9 +233,8 @@ static void plan_loaders(struct plan *plan) {
     plan->eval_rounds = loader_steps(config->dataset, &plan->eval_loader);
 }
 
-static enum status build_program(const struct plan *plan, const int64_t *samples,
-                                 struct program **out) {
-    const struct run_config *config = &plan->config;
+static enum status build_program(const struct plan *plan, const struct run_config *config,
+                                 const int64_t *samples, struct program **out) {
     struct schedule_config schedule = {
         .grid = config->grid,
         .micro_batches = config->forward ? 0 : config->micro_batches,
@@ -240,7 +242,8 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
         .sum = own_order(config),
         .samples = samples,
         .frozen = graphs_frozen_stages(plan),
-        .clips = plan->program ? program_clips(plan->program) : plan_clips(config),
+        .clips =
+            plan->program ? program_clips(plan->program) && !config->overlaps : plan_clips(config),
         .shares = config->sync_bn,
         .vertical_sync = config->vertical_sync,
         .ties = plan->ties.item,
@@ -253,8 +256,14 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
                                .kept = plan->buckets.kept,
                                .sliced = config->sliced,
                                .prefetch = plan->buckets.ahead,
-                               .every = config->sync_every};
+                               .every = config->sync_every,
+                               .by_stage = config->groups_by_stage};
     return sync_insert(config->sync, *out, &sync);
+}
+
+enum status plan_other_program(const struct plan *plan, const struct run_config *config,
+                               struct program **out) {
+    return build_program(plan, config, NULL, out);
 }
 
 /* The short last step, where the run has one and a given program leaves it out. */
@@ -262,7 +271,8 @@ static enum status add_last(struct plan *plan, const char *name) {
     SCOPED(program_free) struct program *last = NULL;
     if (plan->program->every > 0) return STATUS_OK; /* no step is short */
     if (!plan->last_samples == !program_has_last(plan->program)) return STATUS_OK;
-    TRY(plan->last_samples ? build_program(plan, plan->last_samples, &last) : STATUS_OK);
+    TRY(plan->last_samples ? build_program(plan, &plan->config, plan->last_samples, &last)
+                           : STATUS_OK);
     if (last) TRY(given_check_last(plan, last, name));
     program_set_last(plan->program, last);
     return STATUS_OK;
@@ -301,7 +311,7 @@ static enum status plan_program(struct plan *plan) {
         TRY(program_parse(name, (const char *)text->data, text->count, &plan->program));
         TRY(given_check(plan, name));
     } else {
-        TRY(build_program(plan, NULL, &plan->program));
+        TRY(build_program(plan, &plan->config, NULL, &plan->program));
     }
     TRY(add_last(plan, name));
     TRY(program_verify(plan->program, plan->last_samples));
@@ -394,6 +404,7 @@ static void plan_fields(struct plan *plan) {
         for (int c = 0; c < plan->chunk_count; c++)
             want_inputs(plan, &plan->micro[i], plan->chunk[c].stage, &wanted);
     for (int c = 0; c < plan->chunk_count; c++) want_labels(plan, plan->chunk[c].stage, &wanted);
+    plan->train_loader.asked = plan->config.chooses;
     plan->train_loader.unwanted = plan->eval_loader.unwanted = ~wanted;
 }
 
@@ -566,13 +577,13 @@ void plan_free(struct plan **plan) {
 }
 
 size_t plan_heap_bytes(const struct plan *plan) {
-    return state_heap_bytes(plan->store);
+    return state_heap_bytes(plan->store) + plan_move_bytes(&plan->config);
 }
 
 void plan_most_shared_bytes(const struct plan *plan, size_t *heap, size_t *channels) {
     *heap = *channels = 0;
     for (int p = 0; p < plan->config.grid.stages; p++) {
-        *heap = larger(*heap, stages_heap_bytes(plan, p));
+        *heap = larger(*heap, stages_heap_bytes(plan, p) + plan_move_bytes(&plan->config));
         *channels = larger(*channels, plan_channel_bytes_at(plan, p));
     }
 }

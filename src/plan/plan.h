@@ -151,6 +151,10 @@ void plan_most_shared_bytes(const struct plan *plan, size_t *heap, size_t *chann
 static inline bool plan_clips(const struct run_config *config) {
     return config->clip > 0 || config->dtype == DTYPE_F16;
 }
+/* Local. The program of another schedule or sync policy for the same stages, replicas and
+ * micro-batches, which goes with them; the caller frees it. */
+enum status plan_other_program(const struct plan *plan, const struct run_config *config,
+                               struct program **out);
 /* Local. Ranks will talk by another communicator than the plan was made for: changes its part of
  * the estimate. */
 void plan_use_comm(struct plan *plan, const char *name);

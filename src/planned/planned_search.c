@@ -119,14 +119,16 @@ static enum status refuse_costs(const struct options *options) {
                                             OPTION_program};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (option_is_given(options, others[i]))
-            return fail(STATUS_USAGE,
-                        "--%s fixes a plan or its times: plan has nothing to search with it\n"
-                        "  explain and simulate take it",
-                        option_rows[others[i]].name);
+            return fail(
+                STATUS_USAGE,
+                "--%s is for one plan or fixes its times, so plan cannot compare others by it\n"
+                "  explain and simulate take it",
+                option_rows[others[i]].name);
     TRY(refuse_apart(options));
     if (strcmp(options->clock, "virtual") != 0) return STATUS_OK;
-    return fail(STATUS_USAGE, "--clock virtual is of a run: plan forecasts the wall clock\n"
-                              "  --cluster describes devices of one's own");
+    return fail(STATUS_USAGE,
+                "--clock virtual: plan forecasts the wall clock\n"
+                "  leave it out; --cluster forecasts for other devices than this machine's");
 }
 
 static enum status set_input(struct planned_search *search) {

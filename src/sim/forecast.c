@@ -5,8 +5,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "program/schedule.h"
-#include "sync/sync.h"
+#include "graph/freeze.h"
 
 /* --- the interval --- */
 
@@ -61,8 +60,9 @@ static enum status simulate(struct forecast *forecast) {
     return STATUS_OK;
 }
 
-/* Steps that overlap are measured as a mean: see sim_result. */
-static int forecast_steps(const struct program *program) {
+int forecast_steps(const struct program *program) {
+    enum { CHOSEN_STEPS = 40 };
+    if (program_chosen(program) >= 0) return CHOSEN_STEPS;
     return program->ahead > 0 ? 4 * program->grid.stages : FORECAST_STEPS;
 }
 
@@ -75,8 +75,9 @@ enum status forecast_input(const struct plan *plan, const struct costs *costs,
                               .costs = out_costs->costs,
                               .net = cost_net_of(costs, threads),
                               .seed = plan->config.seed,
+                              .groups = plan->config.chooses ? &plan->config.groups : NULL,
                               .steps = forecast_steps(plan->program),
-                              .record = true};
+                              .record = !plan->config.chooses};
     return STATUS_OK;
 }
 
@@ -134,74 +135,31 @@ enum status forecast_clip(const struct forecast *forecast, bool *waits, double *
     return STATUS_OK;
 }
 
-/* So many that the mean says something, and that the simulator is done soon. */
-static int steps_for_mean(const struct forecast *forecast) {
-    enum { MOST = 200 };
-    const double instructions = 2e7;
-    double each = (double)forecast->result.instructions / forecast->input.steps,
-           steps = 1 + instructions / (each + 1);
-    int least = forecast_steps(forecast->input.program);
-    if (steps < least) return least;
-    return steps > MOST ? MOST : (int)steps;
-}
-
-/* Passes and messages of the same micro-batches cost the same in another order. What the strategy
- * would refuse of this run is no answer. */
-static bool can_be_unflushed(const struct plan *plan) {
-    const struct run_config *config = &plan->config;
-    return config->grid.stages > 1 && config->grid.chunks == 1 && config->grid.drivers == 0 &&
-           config->micro_batches >= config->grid.stages && plan->program->ahead == 0 &&
-           !config->sliced && !config->sync_bn && plan->ties.count == 0 &&
-           config->sum == SUM_REPLICA && config->recompute == RECOMPUTE_NEVER && !config->forward;
-}
-
-static enum status simulate_unflushed(const struct plan *plan, const struct forecast *forecast,
-                                      double *out) {
-    SCOPED(program_free) struct program *program = NULL;
-    struct sim_input input = forecast->input;
-    struct sim_result result;
-    struct schedule_config schedule = {.grid = plan->config.grid,
-                                       .micro_batches = plan->config.micro_batches,
-                                       .buckets = plan->buckets.count};
-    if (!can_be_unflushed(plan)) return STATUS_OK;
-    TRY(schedule_build("pipedream-2bw", &schedule, &program));
-    TRY(sync_insert(plan->config.sync, program,
-                    &(struct sync_config){.buckets = plan->buckets.count}));
-    input.program = program;
-    input.steps = forecast_steps(program);
-    input.record = false;
-    TRY(sim_run(&input, &result));
-    *out = result.step;
-    sim_result_free(&result);
-    return STATUS_OK;
-}
-
-enum status forecast_unequal(const struct plan *plan, const struct forecast *forecast,
-                             struct forecast_unequal *out) {
-    struct sim_input input = forecast->input;
-    const struct hetero *law = input.net.hetero;
-    struct sim_result result;
-    *out = (struct forecast_unequal){
-        .are = law && hetero_is_unequal(law), .step = forecast->result.step, .steps = 1};
-    if (!out->are) return STATUS_OK;
-    input.record = false;
-    if (hetero_differs(law)) {
-        input.steps = 1 + (out->steps = steps_for_mean(forecast));
-        TRY(sim_run(&input, &result));
-        out->step = result.mean;
-        sim_result_free(&result);
-    }
-    input.steps = forecast_steps(input.program);
-    input.net.hetero = NULL;
-    TRY(sim_run(&input, &result));
-    out->same = result.step;
-    sim_result_free(&result);
-    return simulate_unflushed(plan, forecast, &out->unflushed);
-}
-
 void forecast_free(struct forecast *forecast) {
     sim_path_free(&forecast->path);
     sim_result_free(&forecast->result);
     sim_costs_free(&forecast->costs);
     program_free(&forecast->round);
+}
+
+/* Bytes of all values that move, and how many tensors they are. */
+static double moved_bytes(const struct plan *plan, double *tensors) {
+    const struct graph *graph = plan->micro[0].graph;
+    int states = plan->config.optimizer->state_count;
+    double elements =
+        (double)graph_param_elements(graph) + (double)freeze_trained_elements(graph) * states;
+    double bytes = elements * (double)dtype_bytes(STORE_DTYPE);
+    *tensors = graph->param_count * (1.0 + states) + graph->buffer_count;
+    for (int b = 0; b < graph->buffer_count; b++)
+        bytes += (double)tensor_type_bytes(&graph->values[graph->buffers[b].value].type);
+    return bytes;
+}
+
+double forecast_change(const struct plan *plan, const struct costs *costs) {
+    struct cost_net net = cost_net_of(costs, plan->config.threads);
+    struct cost_link slowest = net.own;
+    double tensors, bytes = moved_bytes(plan, &tensors);
+    for (int r = 1; r < plan->config.ranks; r++)
+        slowest = cost_slower_link(slowest, cost_link(&net, 0, r));
+    return tensors * slowest.latency + cost_moving(slowest, bytes);
 }

@@ -18,8 +18,10 @@ struct forecast {
     double seconds;   /* that the simulator took, from the program to the result */
 };
 
-/* Steps that are run: the last one is the steady state. */
+/* Steps that are run: the last one is the steady state. Where steps overlap it is the mean of
+ * several: see sim_result. */
 enum { FORECAST_STEPS = 3 };
+int forecast_steps(const struct program *program);
 
 /* What a forecast simulates, of a plan that trains: the caller frees the costs, which the input
  * borrows. */
@@ -33,6 +35,11 @@ enum status forecast_new(const struct plan *plan, const struct costs *costs, boo
                          struct forecast *out);
 void forecast_free(struct forecast *forecast);
 
+/* What it takes to go on with a plan in place of another one, in the time of the costs: parameters,
+ * optimizer state and running statistics, tensor by tensor, over the slowest link from rank 0. Time
+ * to plan is not counted. */
+double forecast_change(const struct plan *plan, const struct costs *costs);
+
 /* How much longer a step is because STEP awaits NORM, for clipping: compared with the same
  * program without that wait. *waits is false where STEP awaits nobody, and *time is not set
  * then. */
@@ -44,7 +51,10 @@ struct forecast_unequal {
     bool are;          /* ranks are unequal; else the rest is not set */
     double step, same; /* with the laws; without those that make ranks unequal */
     int steps;         /* whose mean that is */
-    double unflushed;  /* of pipedream-2bw on the same stages and micro-batches; 0: it cannot be */
+    /* What would cost less, on the same stages, replicas and micro-batches. */
+    const char *other, /* a strategy; NULL: none that is known here does */
+        *how;          /* it trains */
+    double other_step; /* in the mean */
 };
 enum status forecast_unequal(const struct plan *plan, const struct forecast *forecast,
                              struct forecast_unequal *out);

@@ -37,12 +37,26 @@ grep -q 'of the passes computed longer than --hetero base=100ns says' err || say
 # In words, and for a run that is resumed with other laws.
 "$STRETTO" explain --model mlp --data synthetic --strategy ddp -n 4 --hetero base=20ms,slow=3:3 >screen 2>err || say "explain: $(cat err)"
 grep -q '^unequal .* times the .* with equal' screen || say "explain does not say what a slow rank costs"
+tr -s ' \n' '  ' <screen | grep -q 'laws base=20ms,slow=3:3: passes run at [0-9.]* GFLOP/s, whatever the costs above say' || say "explain does not say what base fixes"
+"$STRETTO" simulate --model mlp --data synthetic --strategy ddp -n 4 --hetero slow=3:3 >screen 2>err || say "simulate: $(cat err)"
+grep -q '^laws  *slow=3:3, applied to the costs above' screen || say "simulate does not say what slow multiplies"
 # What a pipeline that is never flushed would take is what is forecast of it.
 pipes="--model vit-micro --data synthetic --threads 1 --stages 4 --micro-batches 8 --hetero base=400ms,slow=1:3"
 "$STRETTO" simulate $pipes --strategy 1f1b >screen 2>err || say "simulate: $(cat err)"
 other=$(tr -s ' \n' '  ' <screen | sed -n 's/.*one update old, would take \([0-9.]* [a-z]*\).*/\1/p')
 told=$("$STRETTO" simulate $pipes --strategy pipedream-2bw 2>/dev/null | sed -n 's/^step  *//p')
 [ -n "$told" ] && [ "$other" = "$told" ] || say "2bw would take $other, and not $told"
+# Of replicas it is diloco where a link is slow, as its own forecast says; nothing where all passes are slow, or of what the other strategy refuses.
+replicas="--model mlp --data synthetic --threads 1 -n 4 --hetero base=20ms,link=0:1:50ms"
+"$STRETTO" simulate $replicas --strategy ddp >screen 2>err || say "simulate: $(cat err)"
+other=$(tr -s ' \n' '  ' <screen | sed -n 's/.*; diloco, which .* would take \([0-9.]* [a-z]*\).*/\1/p')
+told=$("$STRETTO" simulate $replicas --strategy diloco 2>/dev/null | tr -s ' \n' '  ' | sed -n 's/.*so a step takes \([0-9.]* [a-z]*\) in the mean.*/\1/p')
+[ -n "$told" ] && [ "$other" = "$told" ] || say "diloco would take $other, and not $told"
+for none in "--strategy ddp -n 4 --hetero base=20ms,slow=1:3" "--strategy 1f1b --stages 2 --micro-batches 4 --freeze 1 --hetero base=20ms,slow=1:3" \
+    "--strategy diloco --schedule 1f1b --stages 2 --replicas 2 --micro-batches 4 --hetero base=20ms,slow=1:3"; do
+    "$STRETTO" simulate --model vit-micro --data synthetic --threads 1 $none >screen 2>err || say "simulate $none: $(cat err)"
+    grep -q '^unequal' screen && ! grep -q 'would take' screen || say "$none: $(grep -A3 '^unequal' screen)"
+done
 # Where laws change from step to step it is said which one is told.
 "$STRETTO" simulate --model mlp --data synthetic --strategy ddp -n 2 --hetero base=20ms,transient=0.5:10ms >screen 2>err || say "simulate: $(cat err)"
 grep -q '^step .*, step 3 of a run: laws change' screen && tr -s ' \n' '  ' <screen | grep -q 'a step takes [0-9.]* ms on average of 200 steps' || say "which step is it? $(cat screen)"

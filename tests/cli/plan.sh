@@ -127,6 +127,8 @@ answers 5 "nothing fits" plan --model vit-tiny --data synthetic -n 2 --memory-li
 grep -q "too much" err && grep -q "more" err || say "it is not said by how much, and what would fit: $(cat err)"
 answers 2 "--strategy gpipe and --stages 1" plan --model mlp -n 2 --strategy gpipe --stages 1
 answers 2 "--delay" plan --model mlp -n 2 --delay f=5ms
+answers 2 "--hetero is for one plan" plan --model mlp -n 2 --hetero base=10ms
+answers 2 "leave it out; --cluster forecasts for other devices" plan --model mlp -n 2 --clock virtual
 answers 2 "--strategy diloco" plan --model mlp -n 2 --strategy diloco
 answers 2 "--sync local" plan --model mlp -n 2 --sync local
 answers 2 "two links" plan --model mlp --cluster 2x8:a100-40,nvlink

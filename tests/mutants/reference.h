@@ -33,6 +33,7 @@ struct reference {
     value *params;                  /* per bucket: now */
     value *statistics;              /* running, per replica and stage: now */
     value norm, losses, evaluation; /* of the last step; of an evaluation behind it */
+    value *replica_losses;          /* per replica: its part of `losses` */
     value *stage_norm;              /* per stage: of its own gradients */
     /* Where replicas train apart `params` are their mean, and: */
     bool apart, averages;   /* the next step averages */
@@ -53,6 +54,11 @@ struct reference reference_new(const struct program *program, bool shares,
 void reference_free(struct reference *reference);
 /* Local. One step, on the micro-batches that have samples; NULL: all have. */
 void reference_step(struct reference *reference, const int64_t *samples);
+
+/* Local. Where groups are chosen: the first replica of the group that one is in at a step and a
+ * position; the average of those that gave something. */
+int reference_first_chosen(const struct program *program, int step, int position, int replica);
+value reference_chosen(const value *given, int replicas);
 
 /* The parts that the judge builds alike from what ranks really hold. */
 value reference_samples(int micro, int step);

@@ -23,13 +23,14 @@ for how in "pipedream --stages 3" "pipedream --stages 2 --replicas 2 --vertical-
     train "$tag-threads" "$@" --eval-every 7 --save-every 5 --spawn threads || exit 1
     train "$tag-virtual" "$@" --eval-every 9 --save-every never --clock virtual --hetero base=1ms,slow=0:2,transient=0.3:500us || exit 1
     for other in threads virtual; do same "$tag" "$tag-$other"; done
-    # Killed in each phase, then resumed.
-    for at in F SEND_F RECV_B B SEND_B STEP REPORT SAVE; do
+    # Killed in each phase, then resumed; also the last stage, or the rank that tells what another replica has finished.
+    for at in F SEND_F RECV_B B SEND_B STEP REPORT SAVE REPORT2; do
         rm -rf killed
         step=17 rank=1
         case $at in
         SAVE) step=20 ;;
         SEND_F | RECV_B) rank=0 ;; # which the last stage has not
+        REPORT2) at=REPORT rank=2 ;;
         esac
         STRETTO_FAULT="rank=$rank,step=$step,at=$at,do=kill" train killed "$@" --eval-every never --save-every 5 >out 2>&1 && { echo "not killed at $at"; exit 1; }
         [ -d killed/checkpoints/step-00000015 ] || { echo "killed at $at: no checkpoint"; cat out; exit 1; }
