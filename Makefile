@@ -409,6 +409,10 @@ $(B)/bench-groups: $(B)/bench/groups.o $(B)/tests/unit/sync/traces.o $(B)/libstr
 bench-memory: all
 	@python3 bench/memory/bench_memory.py --stretto $(B)/stretto $(MEMORY)
 
+# First rows of plan, and others, measured; PLAN='--models vit-tiny --rounds 3' passes options on.
+bench-plan: all
+	@python3 bench/sim/bench_plan.py --stretto $(B)/stretto $(PLAN)
+
 # Bubbles of all schedules with waits in place of passes, beside the simulator's; DELAY='--ranks 4 --steps 10'.
 bench-delay: all
 	@python3 bench/sim/bench_delay.py --stretto $(B)/stretto $(DELAY)
@@ -468,7 +472,7 @@ format:
 clean:
 	rm -rf build build-*
 
-.PHONY: all run test test-long test-both fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-scaling bench-ranks bench-pipes bench-hosts bench-ops bench-exec bench-comm bench-delay bench-loader bench-memory bench-sim bench-simulator bench-groups unit-tests install uninstall pictures layers lint docs-check format clean help test-gpu gpu-figures bench-gpu bench-gpu-pass FORCE
+.PHONY: all run test test-long test-both fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-scaling bench-ranks bench-pipes bench-hosts bench-ops bench-exec bench-comm bench-delay bench-loader bench-memory bench-plan bench-sim bench-simulator bench-groups unit-tests install uninstall pictures layers lint docs-check format clean help test-gpu gpu-figures bench-gpu bench-gpu-pass FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o $(F)/%.o
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)

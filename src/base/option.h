@@ -87,6 +87,7 @@ enum option_source {
     OPTION_DERIVED,
     OPTION_RESOLVED,
     OPTION_FROM_FILE,
+    OPTION_FROM_SEARCH, /* --strategy best found it */
     OPTION_FROM_COMMAND_LINE
 };
 

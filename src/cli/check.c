@@ -64,6 +64,21 @@ static void print_text(const struct checked *checked, const char *name,
                 text_count(staleness_of(checked->program), "update", slots));
 }
 
+/* What stands for groups that nobody knows beforehand. */
+static void print_choices(const struct checked *checked, FILE *out) {
+    if (program_chosen(checked->program) < 0) return;
+    if (checked->proof.choices > 0)
+        text_row(out, "groups", NAME_COLUMNS,
+                 "every choice of groups was walked, %d in all: none makes ranks wait for ever",
+                 checked->proof.choices);
+    else
+        text_row(
+            out, "groups", NAME_COLUMNS,
+            "one choice was walked, all replicas in one group. Others of so many ranks are not "
+            "proven one by one: by rule 39 a replica waits for others in averages alone, and "
+            "has asked before");
+}
+
 static void print_json(const struct checked *checked, const char *name,
                        const struct step_proof *step, FILE *out) {
     const struct program_proof *proof = &checked->proof;
@@ -92,11 +107,15 @@ static enum status prove(const struct options *options, struct checked checked,
             print_text(&checked, steps[i].name, steps[i].step, stdout);
     }
     if (options->json || options->quiet) return STATUS_OK;
+    print_choices(&checked, stdout);
+    bool apart = program_is_apart(checked.program);
     text_row(stdout, "so", NAME_COLUMNS,
              "it cannot hang, every message is received, nothing is read before it is written, and "
              "each update takes the gradient of every %s exactly once%s",
-             checked.program->every > 0 ? "micro-batch of its replica" : "replica and micro-batch",
-             checked.program->every > 0 ? ", each average the parameters of every replica" : "");
+             apart ? "micro-batch of its replica" : "replica and micro-batch",
+             checked.program->every > 0 ? ", each average the parameters of every replica"
+             : apart                    ? ", each average the parameters of those chosen once"
+                                        : "");
     return STATUS_OK;
 }
 
@@ -126,6 +145,20 @@ static struct rank_info info_of(const struct options *options) {
                               .weighed = judged && processes};
 }
 
+/* All plans that a run may come to behind its first. */
+static enum status prove_parts(const struct options *options, const struct planned_run *planned) {
+    struct course_part part;
+    for (int i = 1; course_reaches(&planned->course, i, &part); i++) {
+        SCOPED(plan_free) struct plan *plan = NULL;
+        TRY(planned_part(planned, &part, true, &plan));
+        SCOPED_FREE char *name =
+            mem_format("%s, %d blocks frozen", plan->config.schedule, part.frozen);
+        struct checked checked = {.name = name, .program = plan->program, .planned = planned};
+        TRY(prove(options, checked, plan->last_samples));
+    }
+    return STATUS_OK;
+}
+
 static enum status prove_job(const struct options *options, const struct planned_run *planned) {
     const struct plan *plan = planned->plan;
     struct checked checked = {
@@ -133,6 +166,7 @@ static enum status prove_job(const struct options *options, const struct planned
     struct planned_fit fit;
     if (!options->json && !options->quiet) fit_print(planned, NAME_COLUMNS, stdout);
     TRY(prove(options, checked, plan->last_samples));
+    TRY(prove_parts(options, planned));
     return planned_fit(planned, &fit) ? planned_check_memory(planned) : STATUS_OK;
 }
 

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "planned/planned_search.h"
+#include "run/best.h"
 #include "run/outputs.h"
 #include "run/resume.h"
 #include "run/session.h"
@@ -46,6 +47,7 @@ static enum status check_checkpoint(const struct planned_run *planned) {
     struct session session = {.planned = *planned, .folder = mem_text(planned->options.out)};
     struct checkpoint_state state = train_fresh().done;
     bool found;
+    session.planned.course = course_copy(&planned->course);
     session_facts(&session);
     char *folder = folder_path(planned->options.out, "checkpoints");
     enum status status = transition_plan(&session, folder);
@@ -56,6 +58,7 @@ static enum status check_checkpoint(const struct planned_run *planned) {
     if (status == STATUS_OK) status = checkpoint_resume(&config, NULL, &state, &found);
     if (status == STATUS_OK) status = session_check_step(&session, state.step);
     transition_free(&session);
+    course_free(&session.planned.course);
     summary_free(&session.summary);
     arena_free(&session.arena);
     free(session.folder);
@@ -89,7 +92,11 @@ static enum status explain_with(const struct options *options) {
     return STATUS_OK;
 }
 
+static enum status explain_best(const struct options *options) {
+    return best_with(options, explain_with);
+}
+
 enum status explain_run(const struct options *options) {
     log_quiet(options->quiet);
-    return resume_with(options, explain_with);
+    return resume_with(options, explain_best);
 }

@@ -5,20 +5,29 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "planned/planned_search.h"
+#include "run/best.h"
 #include "run/outputs.h"
 #include "run/resume.h"
+#include "view/explain_freeze.h"
 #include "view/fit.h"
 #include "view/view_forecast.h"
 
+/* The first part of a course in all detail, and the others by what their steps take. */
 static enum status show(const struct view_forecast *view, const struct options *options) {
+    enum status status = STATUS_OK;
     if (options->json) {
-        json_t *root = view_forecast_json(view);
+        json_t *root = view_forecast_json(view), *course = NULL;
+        if (course_changes(&view->planned->course))
+            status = explain_course_json(view->planned, &course);
+        if (course) json_object_set_new(root, "course", course);
         json_print(root, JSON_REAL_PRECISION(12), stdout);
         json_decref(root);
     } else if (!options->quiet) {
         fit_print(view->planned, VIEW_NAME_COLUMNS, stdout);
         view_forecast_print(view, stdout);
+        status = explain_course_print(view->planned, true, stdout);
     }
+    if (status != STATUS_OK) return status;
     return option_is_given(options, OPTION_draw) ? view_forecast_draw(view, options->draw)
                                                  : STATUS_OK;
 }
@@ -37,7 +46,11 @@ static enum status simulate_with(const struct options *options) {
     return planned_fit(&planned, &fit) ? planned_check_memory(&planned) : STATUS_OK;
 }
 
+static enum status simulate_best(const struct options *options) {
+    return best_with(options, simulate_with);
+}
+
 enum status simulate_run(const struct options *options) {
     log_quiet(options->quiet);
-    return resume_with(options, simulate_with);
+    return resume_with(options, simulate_best);
 }

@@ -5,10 +5,15 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "run/begin.h"
+#include "run/best.h"
 #include "run/resume.h"
 
-static enum status train_with(const struct options *options) {
+static enum status train(const struct options *options) {
     return begin(options, NULL);
+}
+
+static enum status train_with(const struct options *options) {
+    return best_with(options, train);
 }
 
 enum status train_run(const struct options *options) {

@@ -17,7 +17,7 @@ enum status comm_group_new_chosen(struct comm *comm, const int *ranks, int count
  * COMM_CHOSEN_OPERATIONS at most, are of these members: `count` of the ranks, by their places, in
  * ascending order; this rank is one of them. `number` is the same on all of them, and larger than
  * what each was told before. */
-enum { COMM_CHOSEN_OPERATIONS = 8 };
+enum { COMM_CHOSEN_OPERATIONS = 1 << 20 };
 void comm_group_choose(struct comm_group *group, const int *places, int count, uint64_t number);
 
 #endif

@@ -89,6 +89,16 @@ enum status cluster_parse_word(const char *text, struct cluster *out);
 bool cluster_class_at(int index, const char **name, const char **help);
 bool cluster_link_at(int index, const char **name, const char **help);
 
+/* What if? `where` is for messages. Ranks by number, by range ("2-5"), or by the name of a host or
+ * class; some of them slower, or the links between two sets; or gone: those behind them are
+ * numbered anew. STATUS_USAGE names what there is not. */
+enum status cluster_find_ranks(const struct cluster *cluster, const char *where, const char *text,
+                               struct cluster_range *out);
+void cluster_slow_down(struct cluster *cluster, struct cluster_range ranks, double factor);
+void cluster_slow_link(struct cluster *cluster, struct cluster_range a, struct cluster_range b,
+                       double factor);
+enum status cluster_remove(struct cluster *cluster, const char *where, struct cluster_range gone);
+
 /* The device of a rank; how many times slower than its class it is, by sorted rows (1: not); its
  * memory. */
 const struct cluster_class *cluster_class(const struct cluster *cluster, int64_t rank);

@@ -70,13 +70,21 @@ double hetero_most_ns(const struct hetero *law, double work_ns, int passes) {
 
 /* --- links --- */
 
-struct cost_link hetero_link(const struct hetero *law, int a, int b) {
+static const struct hetero_link *find_link(const struct hetero *law, int a, int b) {
     for (size_t i = 0; i < law->link_count; i++) {
         const int *rank = law->link[i].rank;
-        if ((rank[0] == a && rank[1] == b) || (rank[0] == b && rank[1] == a))
-            return law->link[i].more;
+        if ((rank[0] == a && rank[1] == b) || (rank[0] == b && rank[1] == a)) return &law->link[i];
     }
-    return (struct cost_link){0};
+    return NULL;
+}
+
+bool hetero_has_link(const struct hetero *law, int a, int b) {
+    return find_link(law, a, b) != NULL;
+}
+
+struct cost_link hetero_link(const struct hetero *law, int a, int b) {
+    const struct hetero_link *link = find_link(law, a, b);
+    return link ? link->more : (struct cost_link){0};
 }
 
 bool hetero_differs(const struct hetero *law) {

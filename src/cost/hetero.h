@@ -65,6 +65,7 @@ double hetero_transient_ns(const struct hetero *law, const struct hetero_pass *p
 /* The most that so many passes of any rank take, whose work is `work_ns` in all; traces aside. */
 double hetero_most_ns(const struct hetero *law, double work_ns, int passes);
 /* What laws add to the link between two ranks: zeros without such a law. */
+bool hetero_has_link(const struct hetero *law, int a, int b);
 struct cost_link hetero_link(const struct hetero *law, int a, int b);
 
 /* Whether ranks that are alike in all else may take different times from step to step; whether

@@ -47,8 +47,10 @@ static enum status refuse(const struct reading *reading, const char *law, const 
                 text_quoted(value, quoted), takes);
 }
 
-static enum status refuse_twice(const struct reading *reading, const char *law) {
-    return fail(STATUS_USAGE, "%s: %s is given twice", reading->where, law);
+static enum status refuse_twice(const struct reading *reading, const char *law, const char *value) {
+    char quoted[TEXT_QUOTED_BYTES];
+    return fail(STATUS_USAGE, "%s: %s is given twice, again as %s\n  keep one of the two",
+                reading->where, law, text_quoted(value, quoted));
 }
 
 /* --- parts of a value --- */
@@ -84,7 +86,7 @@ static bool read_rate(const char *text, double *bytes_per_ns) {
 /* --- the laws --- */
 
 static enum status read_base(struct reading *reading, char *value) {
-    if (reading->law.base_ns > 0) return refuse_twice(reading, "base");
+    if (reading->law.base_ns > 0) return refuse_twice(reading, "base", value);
     if (read_time(value, false, &reading->law.base_ns)) return STATUS_OK;
     return refuse(reading, "base", value, "a time above 0 such as 20ms, at most 1000s");
 }
@@ -110,7 +112,7 @@ static enum status read_transient(struct reading *reading, char *value) {
     bool good = number_real(share, &law->probability) && law->probability >= 0 &&
                 law->probability <= 1 && read_time(rest, true, &law->transient_ns);
     free(copy);
-    if (reading->transient) return refuse_twice(reading, "transient");
+    if (reading->transient) return refuse_twice(reading, "transient", value);
     reading->transient = true;
     if (good) return STATUS_OK;
     return refuse(reading, "transient", value,
@@ -130,8 +132,8 @@ static enum status read_link(struct reading *reading, char *value) {
         return refuse(reading, "link", value,
                       "two ranks, a time up to 1000s and perhaps a rate, such as 0:1:10ms or "
                       "0:1:10ms:1GB/s");
-    struct cost_link before = hetero_link(law, link.rank[0], link.rank[1]);
-    if (before.latency > 0 || before.bytes_per_time > 0) return refuse_twice(reading, "this link");
+    if (hetero_has_link(law, link.rank[0], link.rank[1]))
+        return refuse_twice(reading, "a link", value);
     law->link = mem_grow(law->link, &reading->link_capacity, law->link_count + 1, sizeof link);
     law->link[law->link_count++] = link;
     return STATUS_OK;
@@ -219,7 +221,7 @@ static enum status read_lines(struct reading *reading, const char *path, double 
 static enum status read_trace(struct reading *reading, char *value) {
     double scale;
     struct bytes bytes;
-    if (reading->traced) return refuse_twice(reading, "trace");
+    if (reading->traced) return refuse_twice(reading, "trace", value);
     reading->traced = true;
     SCOPED_FREE char *given = mem_text(value);
     char *path = split_scale(value, &scale);
@@ -249,6 +251,9 @@ static enum status read_part(struct reading *reading, char *part) {
     char *equals = strchr(part, '=');
     double seconds;
     if (!equals && number_real(part, &seconds)) {
+        if (seconds < 0 || seconds > TIME_MAX)
+            return refuse(reading, "a number alone", part,
+                          "a time from 0 to 1000, the seconds of transient=0.1:TIME");
         char *whole = mem_format("%s%s", strchr(bare_law, '=') + 1, part);
         enum status status = read_transient(reading, whole);
         free(whole);
@@ -273,8 +278,10 @@ static enum status sort_slow(struct reading *reading) {
     if (law->slow_count > 1) qsort(law->slow, law->slow_count, sizeof *law->slow, by_first_rank);
     for (size_t i = 1; i < law->slow_count; i++)
         if (law->slow[i].ranks.first <= law->slow[i - 1].ranks.last)
-            return fail(STATUS_USAGE, "%s: slow: rank %lld is in two laws", reading->where,
-                        (long long)law->slow[i].ranks.first);
+            return fail(STATUS_USAGE,
+                        "%s: slow: rank %lld has two factors, %g and %g\n  name each rank once",
+                        reading->where, (long long)law->slow[i].ranks.first,
+                        law->slow[i - 1].factor, law->slow[i].factor);
     return STATUS_OK;
 }
 

@@ -26,6 +26,8 @@ enum { ALIGN = 64, CLAIM = 16 }; /* samples claimed at once */
 struct slot {
     struct step_batch *batch;
     int64_t samples, claimed, done; /* of all its micro-batches, in their order */
+    int64_t step;                   /* that was asked for, and from where on: */
+    int first_micro;
 };
 
 struct loader {
@@ -45,6 +47,7 @@ struct loader {
     pthread_cond_t work, ready;
     int64_t first, last; /* run-wide steps: of step number 0, and the one to stop before */
     int64_t made, taken, released;
+    int64_t asked;      /* steps */
     int busy;           /* workers working without the lock */
     bool dealing, hold; /* a step is being dealt; nothing new is to be begun */
     bool stop;
@@ -72,6 +75,7 @@ static struct sampler sampler_of(const struct dataset *dataset,
                             .replicas = config->replicas,
                             .micro_batches = config->micro_batches,
                             .seed = config->seed,
+                            .unpadded = config->unpadded,
                             .shuffle = !config->evaluate,
                             .drop_last = config->drop_last,
                             .exactly_once = config->evaluate};
@@ -175,6 +179,10 @@ static struct slot *slot_of(struct loader *loader, int64_t number) {
     return &loader->slots[number % loader->config.depth];
 }
 
+static int first_micro_of(const struct loader *loader, const struct slot *slot) {
+    return loader->config.asked ? slot->first_micro : loader->config.first_micro;
+}
+
 /* Writes ids and keys of a step; the slot is nobody else's meanwhile. */
 static void deal(struct loader *loader, int64_t step, struct slot *slot) {
     struct step_batch *batch = slot->batch;
@@ -194,7 +202,7 @@ static void deal(struct loader *loader, int64_t step, struct slot *slot) {
         uint64_t *key = (uint64_t *)micro->sample_key;
         memset(micro->label_count, 0, sizeof micro->label_count);
         micro->samples = sampler_deal(sampler, loader->order, batch->step_in_epoch,
-                                      loader->config.first_micro + m, id);
+                                      first_micro_of(loader, slot) + m, id);
         for (int64_t i = 0; i < micro->samples; i++) key[i] = rng_key(step_key, (uint64_t)id[i]);
         slot->samples += micro->samples;
     }
@@ -251,7 +259,7 @@ static void work_deal(struct loader *loader) {
     loader->dealing = true;
     loader->busy++;
     pthread_mutex_unlock(&loader->lock);
-    deal(loader, loader->first + number, slot);
+    deal(loader, loader->config.asked ? slot->step : loader->first + number, slot);
     pthread_mutex_lock(&loader->lock);
     loader->busy--;
     loader->dealing = false;
@@ -290,6 +298,7 @@ static struct slot *unclaimed_slot(struct loader *loader) {
 }
 
 static bool can_deal(const struct loader *loader) {
+    if (loader->config.asked) return !loader->dealing && loader->made < loader->asked;
     return !loader->dealing && loader->made - loader->released < loader->config.depth &&
            loader->first + loader->made < loader->last;
 }
@@ -320,7 +329,7 @@ static void place(struct loader *loader, int64_t epoch, int64_t step_in_epoch) {
     loader->first = epoch * loader->steps + step_in_epoch;
     loader->last = config->end_step ? config->end_step : INT64_MAX;
     if (config->evaluate && !config->end_step) loader->last = (epoch + 1) * loader->steps;
-    loader->made = loader->taken = loader->released = 0;
+    loader->made = loader->taken = loader->released = loader->asked = 0;
     loader->status = STATUS_OK;
 }
 
@@ -364,13 +373,25 @@ enum status loader_next(struct loader *loader, const struct step_batch **out) {
     pthread_mutex_lock(&loader->lock);
     CHECK(loader->taken - loader->released < loader->config.depth,
           "all %d steps of the ring are held", loader->config.depth);
-    bool ended = loader->first + loader->taken >= loader->last;
+    bool ended = !loader->config.asked && loader->first + loader->taken >= loader->last;
     while (!ended && loader->status == STATUS_OK && !complete(loader, loader->taken))
         pthread_cond_wait(&loader->ready, &loader->lock);
     enum status status = loader->status;
     if (status == STATUS_OK) *out = ended ? NULL : slot_of(loader, loader->taken++)->batch;
     pthread_mutex_unlock(&loader->lock);
     return status;
+}
+
+void loader_ask(struct loader *loader, int64_t step, int first_micro) {
+    pthread_mutex_lock(&loader->lock);
+    CHECK(loader->config.asked && loader->asked - loader->released < loader->config.depth,
+          "step %lld has no room in a ring of %d", (long long)step, loader->config.depth);
+    struct slot *slot = slot_of(loader, loader->asked);
+    slot->step = step;
+    slot->first_micro = first_micro;
+    loader->asked++;
+    pthread_cond_broadcast(&loader->work);
+    pthread_mutex_unlock(&loader->lock);
 }
 
 void loader_release(struct loader *loader) {

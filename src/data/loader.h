@@ -26,12 +26,14 @@ struct loader_config {
                         G; */
     int micro_count; /* 0: all from first_micro on */
     uint64_t seed;
+    bool unpadded; /* as in struct sampler */
     bool drop_last;
     int64_t start_epoch, start_step; /* where to begin; start_step is within the epoch */
     int64_t end_step;  /* run-wide step to stop before; 0: endless, or one epoch when evaluating */
     int workers;       /* threads; 0 is 1 */
     uint32_t unwanted; /* bit f: field f is not made, if it may_miss; its memory is NULL */
     int depth;         /* steps in the ring; 0 is LOADER_DEPTH */
+    bool asked;        /* steps are asked for one by one, and not in order */
 };
 
 /* All pointers into the loader's memory. field[f] is plain [samples, ...field shape], 64-byte
@@ -70,6 +72,10 @@ enum status loader_open(const struct dataset *dataset, const struct loader_confi
  * is released; NULL with STATUS_OK after the last step. A failed read surfaces here, at its step
  * or, since reading is ahead, a few steps before it; and again at every later call. */
 enum status loader_next(struct loader *loader, const struct step_batch **out);
+/* Local, not blocking. Of a loader that is asked: the step to be read next, run-wide, of the
+ * micro-batches from `first_micro` on; as many as the ring has room for. They come in this order.
+ */
+void loader_ask(struct loader *loader, int64_t step, int first_micro);
 /* Local. Gives the oldest step not yet released back; up to depth - 1 may be held while asking for
  * more. */
 void loader_release(struct loader *loader);

@@ -29,7 +29,7 @@ static void order_fill(int64_t n, int64_t positions, uint64_t seed, bool shuffle
 }
 
 int64_t sampler_positions(const struct sampler *sampler) {
-    if (sampler->exactly_once) return sampler->samples;
+    if (sampler->exactly_once || sampler->unpadded) return sampler->samples;
     int64_t samples = sampler->samples, replicas = sampler->replicas;
     int64_t each = sampler->drop_last ? samples / replicas : (samples + replicas - 1) / replicas;
     return each * replicas;

@@ -22,6 +22,7 @@ struct sampler {
     int replicas;      /* R: the order is padded (or with drop_last cut) to a multiple of it */
     int micro_batches; /* M: micro-batches a replica runs in a step */
     uint64_t seed;
+    bool unpadded; /* neither padded nor cut, whatever R is: a run whose replicas change */
     bool shuffle;
     bool drop_last;    /* also leaves the short last step out */
     bool exactly_once; /* for evaluation: neither padded nor cut, in blocks; drop_last is not

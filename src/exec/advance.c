@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "exec/chosen.h"
 #include "exec/device_times.h"
 #include "exec/handlers.h"
 #include "exec/queues.h"
@@ -148,6 +149,7 @@ static enum status await(struct engine *engine) {
     const struct posted *at = engine->awaited_at;
     struct posted *posted = at ? &engine->posted[at - engine->posted] : NULL;
     struct plane_request **moving = posted ? &posted->moving : &engine->moving;
+    if (posted && posted->asks) return chosen_wait(engine, posted);
     return *moving ? plane_wait(moving) : comm_wait(engine->awaiting);
 }
 
@@ -225,6 +227,8 @@ enum status engine_run_list(struct engine *engine, enum list_name name) {
     if (!step || !list_is_step(engine->list_name)) TRY(engine_settle(engine));
     engine_begin_list(engine, name);
     enum status status = run_list(engine, step);
-    if (engine_timed_by(engine)) engine->meeting.clock->leave(engine->meeting.clock->context);
+    bool stays = status == STATUS_OK && rounds_act(engine); /* what it asks for has its time, too */
+    if (engine_timed_by(engine) && !stays)
+        engine->meeting.clock->leave(engine->meeting.clock->context);
     return status == STATUS_OK ? status : failed(engine, status);
 }

@@ -43,6 +43,20 @@ static enum status open_comm(void *context, const struct plan *plan, struct comm
     return rank_threads_comm(member->threads, member->rank, plan, out);
 }
 
+/* Goes on with another plan where the course has one. */
+static enum status follow(struct member *member) {
+    const struct answer_config *config = member->config;
+    const struct plan *next = member->plan;
+    int64_t steps = engine_next_step(member->engine);
+    if (config->next) TRY(config->next(config->context, member->rank, steps, &next));
+    if (next == member->plan) return STATUS_OK;
+    TRY(engine_settle(member->engine));
+    TRY(engine_change_plan(&member->engine, next));
+    member->plan = next;
+    engine_pause(member->engine, next->config.steps);
+    return STATUS_OK;
+}
+
 static enum status train_task(void *context, int rank) {
     struct member *member = (struct member *)context + rank;
     const struct answer_config *config = member->config;
@@ -57,8 +71,10 @@ static enum status train_task(void *context, int rank) {
     if (config->ready) TRY(config->ready(config->context, rank, member->engine));
     TRY(engine_start(member->engine));
     engine_pause(member->engine, member->plan->config.steps);
-    while (engine_next_step(member->engine) < member->plan->config.steps)
+    while (engine_next_step(member->engine) < member->plan->config.steps) {
+        TRY(follow(member));
         TRY(engine_step(member->engine, &result));
+    }
     TRY(engine_drain(member->engine));
     member->answer = (struct answer){.loss = result.loss};
     engine_norm(member->engine, result.step, &member->answer.norm);

@@ -18,6 +18,8 @@ struct answer_config {
     void *context;
     /* The plan of a rank, on its thread, of rank 0 first; it outlives the call. */
     enum status (*plan)(void *context, int rank, const struct plan **out);
+    /* The plan of a rank behind so many steps, which outlives the call; NULL: it stays. */
+    enum status (*next)(void *context, int rank, int64_t steps, const struct plan **out);
     /* The rank is about to begin; NULL: nothing is to be done. */
     enum status (*ready)(void *context, int rank, struct engine *engine);
     /* The clock of a rank's steps, once rank 0 is planned; NULL: the wall clock's. */

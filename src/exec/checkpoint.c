@@ -11,10 +11,13 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "exec/checkpoint_load.h"
 #include "exec/manifest.h"
+#include "exec/recorded.h"
 #include "exec/saving.h"
 #include "exec/state.h"
 #include "exec/tensors.h"
+#include "exec/train.h"
 #include "exec/versions.h"
 #include "exec/weights.h"
 
@@ -203,6 +206,7 @@ enum status checkpoint_begin(const struct saving *saving, uint64_t bytes) {
 static enum status seal(const struct saving *saving, const struct manifest_file *files, int count) {
     struct manifest manifest = {.state = *saving->state,
                                 .next = saving->next,
+                                .course = saving->course,
                                 .facts = saving->config->facts,
                                 .fact_count = saving->config->fact_count,
                                 .files = files,
@@ -216,6 +220,13 @@ static enum status seal(const struct saving *saving, const struct manifest_file 
         manifest.clock_count = clock->save(clock->context, NULL);
         manifest.clock = numbers = MEM_ARRAY(double, manifest.clock_count);
         clock->save(clock->context, numbers);
+    }
+    const struct engine_chooser *chooser = saving->chooser;
+    SCOPED_FREE int64_t *groups = NULL;
+    if (chooser) {
+        manifest.group_count = (int)chooser->save(chooser->context, NULL);
+        manifest.groups = groups = MEM_ARRAY(int64_t, manifest.group_count);
+        chooser->save(chooser->context, groups);
     }
     SCOPED_FREE char *path = mem_format("%s/manifest.json", saving->temporary);
     TRY(manifest_write(&manifest, path));
@@ -253,11 +264,14 @@ static enum status gather_stale(struct engine *engine, struct saving *saving) {
 
 enum status checkpoint_save(const struct checkpoint_config *config, struct engine *engine,
                             const struct checkpoint_state *state, enum status ready) {
+    TRY(engine_gather_norms(engine));
     struct saving saving = {
         .config = config,
         .state = state,
         .next = engine->state->next,
+        .course = recorded_course(engine->state),
         .clock = engine->meeting.clock,
+        .chooser = engine->meeting.chooser,
         .under_way = overlap_under_way(engine),
         .temporary = mem_format("%s/.step-%08lld.tmp", config->folder, (long long)state->step),
         .own = {.status = (int32_t)ready}};
@@ -303,86 +317,6 @@ static enum status check_whole(const char *folder, int64_t step, struct manifest
     return status;
 }
 
-/* The files of a part, and how many. */
-static char **part_paths(const char *folder, const struct manifest *manifest, int part,
-                         int *count) {
-    char **paths = MEM_ARRAY(char *, manifest->file_count + 1);
-    *count = 0;
-    for (int i = 0; i < manifest->file_count; i++)
-        if (exec_tensor_part(manifest->files[i].name) == part)
-            paths[(*count)++] = mem_format("%s/%s", folder, manifest->files[i].name);
-    return paths;
-}
-
-/* The whole model is in the files (engine NULL); or loads what this rank holds of it. */
-static enum status each_part(const struct plan *plan, struct engine *engine, const char *folder,
-                             const struct manifest *manifest) {
-    enum status status = STATUS_OK;
-    for (int p = 0; p < PART_COMMON && status == STATUS_OK; p++) {
-        int count;
-        SCOPED_FREE char **paths = part_paths(folder, manifest, p, &count);
-        enum tensor_part part = (enum tensor_part)p;
-        status = engine ? tensors_read(engine_store(engine), part, folder, paths, count)
-                        : tensors_check(plan->store, part, folder, paths, count);
-        for (int i = 0; i < count; i++) free(paths[i]);
-    }
-    return status;
-}
-
-/* Where replicas train apart: what all had after the last average, and what this one has. With
- * another number of replicas all begin with the model that was saved, which is the mean. */
-static enum status load_apart(struct engine *engine, const char *folder,
-                              const struct manifest *manifest) {
-    const struct run_config *config = &engine->plan->config;
-    int common, own, found = 0;
-    if (engine->plan->program->every == 0) return STATUS_OK;
-    SCOPED_FREE char **common_paths = part_paths(folder, manifest, PART_COMMON, &common),
-                     **own_paths = part_paths(folder, manifest, PART_REPLICAS, &own);
-    enum status status = STATUS_OK;
-    if (common > 0)
-        status = tensors_read(engine_store(engine), PART_COMMON, folder, common_paths, common);
-    if (status == STATUS_OK && own > 0)
-        status = tensors_read_replica(engine_store(engine), config->cell.first_replica,
-                                      config->replicas, folder, own_paths, own, &found);
-    engine->common_read = common > 0;
-    engine->own_read = found == config->replicas;
-    if (status == STATUS_OK && !engine->own_read && is_first(engine))
-        log_note("%s has %d replicas that trained apart, this run has %d: all begin with the saved "
-                 "model, the mean, and with the optimizer state of the first one",
-                 folder, found, config->replicas);
-    for (int i = 0; i < common; i++) free(common_paths[i]);
-    for (int i = 0; i < own; i++) free(own_paths[i]);
-    return status;
-}
-
-/* A pipeline that has fewer steps under way than it would have by now, since --steps were fewer
- * then, is filled anew: all clocks begin at the latest one, as with another program. */
-static void load_clock(struct engine *engine, const struct manifest *manifest) {
-    const struct engine_clock *clock = engine->meeting.clock;
-    int64_t step = manifest->state.step, under_way = manifest->under_way;
-    bool full = under_way > 0 && under_way == overlap_under_way(engine);
-    if (!clock && manifest->clock_count > 0)
-        log_note("the checkpoint was made in virtual time: its clocks are not gone on with");
-    if (clock && manifest->clock_count == 0)
-        log_note("the checkpoint was made on the wall clock: virtual time begins at 0");
-    if (!clock) return;
-    clock->load(clock->context, manifest->clock, manifest->clock_count,
-                full             ? step
-                : under_way == 0 ? CLOCK_EMPTY
-                                 : CLOCK_LATEST);
-}
-
-static enum status load_files(struct engine *engine, const char *folder,
-                              const struct manifest *manifest) {
-    bool placed = manifest->next.epoch >= 0;
-    versions_set(engine_store(engine), manifest->state.step);
-    TRY(each_part(NULL, engine, folder, manifest));
-    TRY(load_apart(engine, folder, manifest));
-    engine_seek(engine, manifest->state.step, placed ? &manifest->next : NULL);
-    if (is_first(engine)) load_clock(engine, manifest);
-    return STATUS_OK;
-}
-
 /* With another number of versions updates are counted anew. */
 static void take_stale(struct resumption *resumption, const struct manifest *manifest) {
     const struct checkpoint_config *config = resumption->config;
@@ -410,8 +344,8 @@ static enum status load_checkpoint(struct resumption *resumption, const char *fo
     TRY(manifest_compare(manifest, config->facts, config->fact_count, folder));
     const struct plan *plan = engine ? engine_plan(engine) : config->plan;
     if (manifest->next.epoch >= 0) TRY(engine_check_place(&manifest->next, plan));
-    TRY(each_part(plan, NULL, folder, manifest));
-    if (engine) TRY(load_files(engine, folder, manifest));
+    TRY(checkpoint_each_part(plan, NULL, folder, manifest));
+    if (engine) TRY(checkpoint_load_files(engine, folder, manifest));
     if (engine) take_stale(resumption, manifest);
     resumption->report.state = manifest->state;
     resumption->report.state.saved_step = manifest->state.step;
@@ -458,11 +392,13 @@ static enum status find_newest(struct resumption *resumption) {
                 text_count((int64_t)list.count, "checkpoint", count));
 }
 
-/* Whether a rank other than the first reads files: where nobody would give it what it holds. */
+/* Whether a rank other than the first reads files: where nobody would give it what it holds; a rank
+ * without a stage is in no broadcast, and learns from them at which step the run is. */
 static bool reads_itself(const struct plan *plan) {
+    if (plan->config.cell.role == GRID_DRIVER) return true;
     for (int i = 0; i < plan->store->array_count; i++)
         if (state_is_sliced(plan->store, i)) return true;
-    if (plan->program->every > 0 && plan->config.cell.role == GRID_STAGE) return true;
+    if (program_is_apart(plan->program) && plan->config.cell.role == GRID_STAGE) return true;
     return plan->config.cell.role == GRID_STAGE && plan->config.cell.first_replica == 0;
 }
 
@@ -473,7 +409,7 @@ static enum status read_own(struct resumption *resumption, int64_t step) {
                      *path = mem_format("%s/manifest.json", folder);
     enum status status = manifest_read(path, &manifest);
     if (status == STATUS_OK) {
-        status = load_files(resumption->engine, folder, &manifest);
+        status = checkpoint_load_files(resumption->engine, folder, &manifest);
         manifest_free(&manifest);
     }
     return status;
@@ -538,7 +474,7 @@ enum status checkpoint_resume(const struct checkpoint_config *config, struct eng
     return status;
 }
 
-int64_t checkpoint_newest(const char *folder) {
+int64_t checkpoint_newest(const char *folder, struct arena *arena, struct train_course *course) {
     struct steps list = {0};
     int64_t newest = -1;
     char unsaid[1];
@@ -549,6 +485,7 @@ int64_t checkpoint_newest(const char *folder) {
         struct manifest manifest;
         if (check_whole(one, list.step[i], &manifest) != STATUS_OK) continue;
         newest = list.step[i];
+        recorded_copy(&manifest.course, arena, course);
         manifest_free(&manifest);
     }
     log_capture(NULL, 0);
@@ -584,16 +521,4 @@ enum status checkpoint_write_model(struct engine *engine, const char *path,
     free(folder);
     struct tensor_share all = {.all = true};
     return status == STATUS_OK ? tensors_write(store, PART_MODEL, &all, path, mark) : status;
-}
-
-enum status checkpoint_load_weights(struct engine *engine, const char *path) {
-    return weights_load(engine_store(engine), &engine_plan(engine)->config.shape, path);
-}
-
-enum status checkpoint_load_model(struct engine *engine, const char *path) {
-    return weights_load_whole(engine_store(engine), &engine_plan(engine)->config.shape, path);
-}
-
-enum status checkpoint_check_weights(const struct plan *plan, const char *path) {
-    return weights_check(plan->store, &plan->config.shape, path);
 }

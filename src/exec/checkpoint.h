@@ -15,9 +15,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/mem.h"
 #include "exec/engine.h"
 
-enum { CHECKPOINT_MAX_FACTS = 48 };
+enum { CHECKPOINT_MAX_FACTS = 64 };
 
 /* What a run was told or ran on, as text; compared on resume. */
 struct checkpoint_fact {
@@ -56,8 +57,8 @@ enum status checkpoint_resume(const struct checkpoint_config *config, struct eng
                               struct checkpoint_state *state, bool *found);
 
 /* Local, blocking. The step of the newest whole one, or -1; says nothing of those passed over,
- * which the resume does. */
-int64_t checkpoint_newest(const char *folder);
+ * which the resume does. And its course, in memory of the arena. */
+int64_t checkpoint_newest(const char *folder, struct arena *arena, struct train_course *course);
 
 /* Local, blocking. Whether a folder has a checkpoint of ours, whole or not: one with a manifest
  * that reads as one. Speaks only of a folder that cannot be read. */

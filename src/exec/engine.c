@@ -118,7 +118,7 @@ static int64_t step_in_epoch(const struct engine *engine) {
 }
 
 void engine_find_place(struct engine *engine) {
-    int64_t number = engine->state->done.step;
+    int64_t number = rounds_act(engine) ? engine->rounds.index : engine->state->done.step;
     for (int i = 0; i < engine->ring_count; i++) renew(engine, &engine->ring[i], -1);
     engine->step = &engine->ring[number % engine->ring_count];
     renew(engine, engine->step, number);
@@ -264,7 +264,9 @@ static int loss_rank(const struct engine *engine, int reporter) {
 static void fill_result(const struct engine *engine, struct step *step, struct step_result *out) {
     const struct tally *tally = &step->tally;
     bool overlaps = engine->plan->program->ahead > 0; /* ranks do not tell all others */
-    *out = (struct step_result){.step = step->number,
+    const struct run_config *config = &engine->plan->config;
+    int64_t number = rounds_act(engine) ? step->drawn / config->replicas : step->number;
+    *out = (struct step_result){.step = number,
                                 .epoch = step->begin.epoch,
                                 .step_in_epoch = step->begin.sample / engine->plan->config.batch,
                                 .samples = step_samples(engine, step),
@@ -292,15 +294,23 @@ static void fill_result(const struct engine *engine, struct step *step, struct s
 }
 
 /* The next one is asked for things, and evaluated before it begins. */
+static void begin_next(struct engine *engine, int64_t number) {
+    engine->step = &engine->ring[number % engine->ring_count];
+    if (engine->step->number != number) renew(engine, engine->step, number);
+}
+
 static void next_step(struct engine *engine) {
     const struct run_config *config = &engine->plan->config;
     struct train_position *next = &engine->state->next;
+    if (rounds_act(engine)) { /* which knows when its number is drawn */
+        begin_next(engine, engine->step->number + 1);
+        return;
+    }
     int64_t number = ++engine->state->done.step;
     next->sample += config->batch;
     if (step_in_epoch(engine) == config->steps_per_epoch)
         *next = (struct train_position){next->epoch + 1, 0};
-    engine->step = &engine->ring[number % engine->ring_count];
-    if (engine->step->number != number) renew(engine, engine->step, number);
+    begin_next(engine, number);
 }
 
 int engine_ahead(const struct engine *engine) {
@@ -353,7 +363,10 @@ static enum status run_step(struct engine *engine, struct step *step) {
 
 enum status engine_enqueue(struct engine *engine) {
     CHECK(engine->unfinished <= engine_ahead(engine), "%d steps are under way", engine->unfinished);
-    enum status status = run_step(engine, engine->step);
+    bool pauses = false;
+    enum status status = rounds_act(engine) ? rounds_next(engine, &pauses) : STATUS_OK;
+    if (pauses) return status;
+    if (status == STATUS_OK) status = run_step(engine, engine->step);
     if (status == STATUS_OK) {
         next_step(engine);
         engine->unfinished++;
@@ -386,6 +399,7 @@ enum status engine_finish(struct engine *engine, struct step_result *out) {
     step->end_ns = engine_now(engine);
     if (status == STATUS_OK) status = overlap_tell(engine, step);
     if (status == STATUS_OK) status = overlap_agree(engine, step);
+    if (status == STATUS_OK && rounds_act(engine)) status = rounds_ended(engine, &step->agreed);
     /* Of steps under way at once each counts from the end of the one before. */
     int64_t now_ns = engine_now(engine), before_ns = engine->finished_ns;
     step->times.total_ns = now_ns - (before_ns > step->begin_ns ? before_ns : step->begin_ns);
@@ -399,7 +413,7 @@ enum status engine_finish(struct engine *engine, struct step_result *out) {
     fill_result(engine, step, out);
     release_batch(engine, step);
     engine->unfinished--;
-    return STATUS_OK;
+    return rounds_act(engine) ? rounds_tell(engine, step) : STATUS_OK;
 }
 
 enum status engine_step(struct engine *engine, struct step_result *out) {
@@ -429,6 +443,7 @@ static void row_of_step(const struct engine *engine, const struct step *step, do
                              .acc1 = right_share(tally),
                              .acc5 = top_five(engine, tally),
                              .grad_norm = norm,
+                             .group_size = NAN,
                              .ranks = comm_size(engine->comm),
                              .rank_loss = step->rank_loss,
                              .rank_ms = engine->speakers ? step->late_ms : step->rank_ms};
@@ -445,7 +460,7 @@ bool engine_row(struct engine *engine, int64_t number, struct step_row *out) {
         out->acc5 = top_five(engine, &sum);
         return true;
     }
-    if (!engine_norm(engine, number, &norm)) return false;
+    if (rounds_act(engine) || !engine_norm(engine, number, &norm)) return false;
     row_of_step(engine, step, norm, out);
     return true;
 }

@@ -11,6 +11,7 @@
 #ifndef EXEC_ENGINE_H
 #define EXEC_ENGINE_H
 
+#include "exec/chooser.h"
 #include "exec/engine_clock.h"
 #include "exec/results.h"
 #include "exec/store.h"
@@ -48,7 +49,9 @@ struct engine_meeting {
     void *context;
     /* Collective, blocking. Opens the communicator of a plan; NULL: there is one rank. */
     enum status (*open)(void *context, const struct plan *plan, struct comm **out);
-    const struct engine_clock *clock; /* of virtual time; NULL: the wall clock's */
+    const struct engine_clock *clock;     /* of virtual time; NULL: the wall clock's */
+    const struct engine_chooser *chooser; /* of replicas that choose whom they average with; NULL:
+                                             all average, and numbers are dealt in order */
 };
 
 struct engine_config {

@@ -8,6 +8,8 @@
 #include "comm/comm.h"
 #include "program/program.h"
 
+struct plan;
+
 enum { CLOCK_EMPTY = -1, CLOCK_LATEST = -2 };
 
 struct engine_clock {
@@ -33,6 +35,10 @@ struct engine_clock {
      * count that it returns (NULL: it only counts); and back. One rank does so for all. */
     int (*save)(void *context, double *out);
     void (*load)(void *context, const double *numbers, int count, int64_t full);
+    /* Local, between steps of all ranks, by rank 0 alone: its program is that of another plan from
+     * now on, which outlives the clocks or comes before one more. All clocks go on from the latest
+     * one; `changes`: and from what it takes to move to that plan. */
+    enum status (*follow)(void *context, const struct plan *plan, bool changes);
     /* Local. Whether what was loaded has a pipeline that is full before this step: `full` then, and
      * the numbers were those of the same program. CLOCK_EMPTY: of a pipeline that is empty;
      * CLOCK_LATEST: of one that does not fit, so that all clocks begin at the latest one. */

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "exec/delay.h"
 #include "exec/handlers.h"
+#include "exec/norms.h"
 #include "exec/numeric.h"
 #include "exec/places.h"
 #include "exec/queues.h"
@@ -403,6 +404,7 @@ enum status prepare_NORM(struct engine *engine, const struct instr *instr) {
     TRY(queues_clear(engine, &step->told->squares, sizeof step->told->squares));
     if (instr->grad != INSTR_ALL)
         TRY(store_squares(engine->store, instr->grad, &step->told->squares));
+    TRY(norms_count(engine, instr));
     TRY(decide(engine, step, is_alone(engine)));
     return read_told(engine, step, TOLD_BY_NORM);
 }

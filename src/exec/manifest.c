@@ -46,6 +46,13 @@ static json_t *clock_list(const struct manifest *manifest) {
     return list;
 }
 
+static json_t *group_list(const struct manifest *manifest) {
+    json_t *list = json_array();
+    for (int i = 0; i < manifest->group_count; i++)
+        json_array_append_new(list, json_integer((json_int_t)manifest->groups[i]));
+    return list;
+}
+
 /* One histogram a rank, up to its last count. */
 static json_t *stale_list(const struct manifest *manifest) {
     json_t *list = json_array();
@@ -61,6 +68,35 @@ static json_t *stale_list(const struct manifest *manifest) {
     return list;
 }
 
+/* {"parts": [[step, frozen, stages, replicas, micro-batches], ...], "norms": [[first limb, limbs
+ * ...], ...]}: of each sum, whose carries are passed on, the limbs from the first to the last that
+ * is not 0. */
+static json_t *sum_list(const struct exact_sum *given) {
+    struct exact_sum sum = {0};
+    exact_merge(&sum, given);
+    int first = 0, end = EXACT_LIMBS;
+    while (first < EXACT_LIMBS && sum.limb[first] == 0) first++;
+    while (end > first && sum.limb[end - 1] == 0) end--;
+    json_t *list = json_pack("[i]", first);
+    for (int i = first; i < end; i++)
+        json_array_append_new(list, json_integer((json_int_t)sum.limb[i]));
+    return list;
+}
+
+static json_t *part_list(const struct course_part *part) {
+    return json_pack("[I, i, i, i, i]", (json_int_t)part->step, part->frozen, part->stages,
+                     part->replicas, part->micro_batches);
+}
+
+static json_t *course_object(const struct train_course *course) {
+    json_t *parts = json_array(), *norms = json_array();
+    for (int i = 0; i < course->count; i++)
+        json_array_append_new(parts, part_list(&course->part[i]));
+    for (int b = 0; b < course->norms.blocks; b++)
+        json_array_append_new(norms, sum_list(&course->norms.squares[b]));
+    return json_pack("{s:o, s:o}", "parts", parts, "norms", norms);
+}
+
 char *manifest_print(const struct manifest *manifest) {
     const struct checkpoint_state *state = &manifest->state;
     json_auto_t *root =
@@ -73,7 +109,10 @@ char *manifest_print(const struct manifest *manifest) {
         json_object_set_new(root, "sample", json_integer((json_int_t)manifest->next.sample));
     }
     if (manifest->clock_count) json_object_set_new(root, "clock", clock_list(manifest));
+    if (manifest->group_count) json_object_set_new(root, "groups", group_list(manifest));
     if (manifest->stale_ranks) json_object_set_new(root, "staleness", stale_list(manifest));
+    if (manifest->course.count)
+        json_object_set_new(root, "course", course_object(&manifest->course));
     if (manifest->under_way)
         json_object_set_new(root, "under_way", json_integer((json_int_t)manifest->under_way));
     if (state->scale.scale > 0)
@@ -213,6 +252,21 @@ static enum status read_clock(const json_t *root, const char *path, struct manif
     return STATUS_OK;
 }
 
+static enum status read_groups(const json_t *list, const char *path, struct manifest *out) {
+    size_t count = json_array_size(list);
+    if (!list) return STATUS_OK;
+    int64_t *groups = arena_new(&out->arena, (count + 1) * sizeof *groups);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *number = json_array_get(list, i);
+        if (!json_is_integer(number))
+            return fail(STATUS_USAGE, "%s: groups has something that is no number", path);
+        groups[i] = json_integer_value(number);
+    }
+    out->groups = groups;
+    out->group_count = (int)count;
+    return STATUS_OK;
+}
+
 static enum status read_stale(const json_t *list, const char *path, struct manifest *out) {
     size_t ranks = json_array_size(list);
     if (!list) return STATUS_OK;
@@ -231,6 +285,72 @@ static enum status read_stale(const json_t *list, const char *path, struct manif
     }
     out->stale = stale;
     out->stale_ranks = (int)ranks;
+    return STATUS_OK;
+}
+
+static bool read_part(const json_t *list, struct course_part *out) {
+    enum { NUMBERS = 5, MOST = 1 << 20 };
+    json_int_t number[NUMBERS];
+    if (json_array_size(list) != NUMBERS) return false;
+    for (size_t i = 0; i < NUMBERS; i++) {
+        if (!json_is_integer(json_array_get(list, i))) return false;
+        number[i] = json_integer_value(json_array_get(list, i));
+        if (number[i] < (i < 2 ? 0 : 1) || (i > 0 && number[i] > MOST)) return false;
+    }
+    *out = (struct course_part){.step = number[0],
+                                .frozen = (int)number[1],
+                                .stages = (int)number[2],
+                                .replicas = (int)number[3],
+                                .micro_batches = (int)number[4]};
+    return out->frozen <= FREEZING_BLOCKS;
+}
+
+static enum status read_parts(const json_t *list, const char *path, struct manifest *out) {
+    size_t count = json_array_size(list);
+    struct course_part *parts = arena_new(&out->arena, (count + 1) * sizeof *parts);
+    memset(parts, 0, (count + 1) * sizeof *parts);
+    for (size_t i = 0; i < count; i++) {
+        bool follows = read_part(json_array_get(list, i), &parts[i]) &&
+                       (i == 0 ? parts[i].step == 0 : course_follows(&parts[i], &parts[i - 1]));
+        if (!follows)
+            return fail(STATUS_USAGE, "%s: course.parts, entry %zu does not follow", path, i);
+    }
+    out->course.part = parts;
+    out->course.count = (int)count;
+    return STATUS_OK;
+}
+
+/* Squares are not below 0. */
+static bool read_sum(const json_t *list, struct exact_sum *out) {
+    size_t count = json_array_size(list);
+    json_int_t first = json_integer_value(json_array_get(list, 0));
+    if (count < 1 || count > EXACT_LIMBS + 1 || !json_is_integer(json_array_get(list, 0)) ||
+        first < 0 || first > EXACT_LIMBS - (json_int_t)(count - 1))
+        return false;
+    *out = (struct exact_sum){.terms = 1};
+    for (size_t i = 1; i < count; i++) {
+        const json_t *limb = json_array_get(list, i);
+        if (!json_is_integer(limb) || json_integer_value(limb) < 0 ||
+            json_integer_value(limb) > UINT32_MAX)
+            return false;
+        out->limb[first + (json_int_t)i - 1] = json_integer_value(limb);
+    }
+    return true;
+}
+
+/* A run with one plan has none. */
+static enum status read_course(const json_t *object, const char *path, struct manifest *out) {
+    const json_t *norms = json_object_get(object, "norms");
+    size_t count = json_array_size(norms);
+    if (!object) return STATUS_OK;
+    if (!json_is_array(norms) || count > FREEZING_BLOCKS)
+        return fail(STATUS_USAGE, "%s: course.norms is not usable", path);
+    TRY(read_parts(json_object_get(object, "parts"), path, out));
+    struct exact_sum *squares = arena_new(&out->arena, (count + 1) * sizeof *squares);
+    for (size_t b = 0; b < count; b++)
+        if (!read_sum(json_array_get(norms, b), &squares[b]))
+            return fail(STATUS_USAGE, "%s: course.norms of block %zu is no sum", path, b);
+    out->course.norms = (struct train_norms){squares, (int)count};
     return STATUS_OK;
 }
 
@@ -260,7 +380,9 @@ static enum status read_root(json_t *root, const char *path, struct manifest *ou
     TRY(read_position(root, path, &out->next));
     TRY(read_facts(json_object_get(root, "facts"), path, out));
     TRY(read_clock(root, path, out));
+    TRY(read_groups(json_object_get(root, "groups"), path, out));
     TRY(read_stale(json_object_get(root, "staleness"), path, out));
+    TRY(read_course(json_object_get(root, "course"), path, out));
     TRY(read_scale(json_object_get(root, "loss_scale"), path, &out->state.scale));
     return read_files(json_object_get(root, "files"), path, out);
 }

@@ -19,9 +19,12 @@ struct manifest {
     int fact_count;
     const struct manifest_file *files; /* likewise */
     int file_count;
-    const double *clock; /* of virtual time, see engine_clock.h; likewise */
-    int clock_count;     /* 0: of the wall clock nothing is kept */
-    int64_t under_way;   /* by it: steps whose forwards have begun, and whose update has not */
+    const double *clock;   /* of virtual time, see engine_clock.h; likewise */
+    int clock_count;       /* 0: of the wall clock nothing is kept */
+    int64_t under_way;     /* by it: steps whose forwards have begun, and whose update has not */
+    const int64_t *groups; /* state of whoever decides on groups (sync/controller.h); likewise */
+    int group_count;
+    struct train_course course;      /* as recorded; its arrays likewise */
     const struct train_stale *stale; /* per rank; likewise */
     int stale_ranks;                 /* 0: steps do not overlap */
     struct arena arena;

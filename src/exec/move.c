@@ -13,6 +13,7 @@
 #include "exec/saving.h"
 #include "exec/state.h"
 #include "exec/tensors.h"
+#include "exec/train.h"
 #include "exec/versions.h"
 
 enum status engine_share_bytes(struct engine *engine, bool has, void *data, size_t bytes) {
@@ -34,6 +35,11 @@ enum status engine_share_bytes(struct engine *engine, bool has, void *data, size
     return status;
 }
 
+static void tell(const struct train_state *state, const char *what) {
+    const struct engine_observer *observer = &state->observer;
+    if (observer->changing) observer->changing(observer->context, what, state->done.step);
+}
+
 /* --- out of the old plan --- */
 
 static enum status take_values(struct engine *engine) {
@@ -47,7 +53,45 @@ static enum status take_values(struct engine *engine) {
 struct taker {
     struct engine *engine;
     enum status status; /* of this rank alone: the others need what it has all the same */
+    char *room;         /* of PLAN_MOVE_BYTES, that other ranks reach; NULL: there is none */
 };
+
+/* The first rank that has a tensor. STATUS_BUG: none. */
+static enum status find_giver(const struct taker *taker, const struct tensor_value *tensor,
+                              bool has, int *giver) {
+    struct comm *comm = taker->engine->comm;
+    int32_t own = has;
+    SCOPED_FREE int32_t *all = MEM_ARRAY(int32_t, comm_size(comm));
+    TRY(comm_exchange(comm_world(comm), &own, sizeof own, all));
+    for (*giver = 0; *giver < comm_size(comm); ++*giver)
+        if (all[*giver]) return STATUS_OK;
+    return fail(STATUS_BUG, "no rank has %s of the plan before", tensor->name);
+}
+
+/* The room is free again once all have taken the piece out of it. */
+static enum status move_piece(const struct taker *taker, int giver, char *plain, size_t bytes) {
+    struct comm_group *world = comm_world(taker->engine->comm);
+    struct comm_request *request = NULL;
+    bool gives = comm_group_member(world) == giver;
+    if (gives) memcpy(taker->room, plain, bytes);
+    TRY(comm_broadcast(world, giver, taker->room, bytes, &request));
+    TRY(comm_wait(&request));
+    if (!gives) memcpy(plain, taker->room, bytes);
+    return comm_barrier(world);
+}
+
+static enum status move_tensor(const struct taker *taker, const struct tensor_value *tensor,
+                               bool has, char *plain) {
+    int giver;
+    if (!taker->room) return engine_share_bytes(taker->engine, has, plain, tensor->bytes);
+    TRY(find_giver(taker, tensor, has, &giver));
+    for (size_t done = 0; done < tensor->bytes; done += PLAN_MOVE_BYTES) {
+        size_t left = tensor->bytes - done;
+        TRY(move_piece(taker, giver, plain + done,
+                       left < PLAN_MOVE_BYTES ? left : PLAN_MOVE_BYTES));
+    }
+    return STATUS_OK;
+}
 
 /* Every rank is called for every tensor of the model, in the same order. */
 static enum status take_tensor(void *context, const struct tensor_value *tensor, int array,
@@ -56,21 +100,34 @@ static enum status take_tensor(void *context, const struct tensor_value *tensor,
     struct engine *engine = taker->engine;
     const struct tensor_value *own = tensors_find_value(engine->state->values, tensor);
     void *plain = own ? own->plain : mem_new(tensor->bytes);
-    enum status status = engine_share_bytes(engine, own, plain, tensor->bytes);
+    enum status status = move_tensor(taker, tensor, own, plain);
     if (status == STATUS_NO)
         status = fail(STATUS_BUG, "no rank has %s of the plan before", tensor->name);
     if (status == STATUS_OK && taker->status == STATUS_OK && array >= 0)
         taker->status = store_put(engine->store, array, item, plain);
     if (!own) free(plain);
+    engine->state->moved_bytes += tensor->bytes;
     return status;
 }
 
 enum status engine_take_values(struct engine *engine) {
     struct taker taker = {.engine = engine};
+    engine->state->moved_bytes = 0;
+    if (plan_move_bytes(&engine->plan->config))
+        TRY(comm_alloc(engine->comm, PLAN_MOVE_BYTES, "values on their way", (void **)&taker.room));
+    tell(engine->state, "MOVE");
     for (int p = 0; p < PART_VERSIONS; p++)
         TRY(tensors_each(engine->store->layout, (enum tensor_part)p, take_tensor, &taker));
     if (taker.status == STATUS_OK) taker.status = versions_fill(engine->store);
     return engine_agree(engine, taker.status);
+}
+
+enum status engine_follow_clock(struct engine *engine, bool changes) {
+    const struct engine_clock *clock = engine->meeting.clock;
+    bool first = comm_rank(engine->comm) == 0;
+    if (!clock) return STATUS_OK;
+    return engine_agree(engine,
+                        first ? clock->follow(clock->context, engine->plan, changes) : STATUS_OK);
 }
 
 enum status engine_change_plan(struct engine **engine, const struct plan *plan) {
@@ -78,11 +135,15 @@ enum status engine_change_plan(struct engine **engine, const struct plan *plan) 
     struct engine_config config = {.plan = plan, .state = state, .meeting = (*engine)->meeting};
     TRY(engine_check_place(&state->next, plan));
     TRY(engine_drain(*engine));
+    tell(state, "TAKE");
     enum status status = take_values(*engine);
     if (status == STATUS_OK) {
         engine_close(engine);
+        tell(state, "OPEN");
         status = engine_open(&config, engine);
     }
     tensors_free_values(&state->values);
+    if (status == STATUS_OK) status = engine_follow_clock(*engine, true);
+    tell(state, "START");
     return status == STATUS_OK ? engine_start(*engine) : status;
 }

@@ -169,7 +169,7 @@ static int search_micro(struct engine *engine, int micro, struct search *search)
 static void blame(struct engine *engine, bool here) {
     int own = comm_rank(engine->comm), losses = engine->plan->micro[0].graph->loss_count;
     int whose = here ? own : COMM_ANOTHER;
-    if (engine->plan->program->ahead > 0 || engine->plan->program->every > 0)
+    if (engine->plan->program->ahead > 0 || program_is_apart(engine->plan->program))
         engine->failed_alone = true;
     const struct step *step = engine->step;
     for (int m = 0; m < step_reports(step) && whose == COMM_ANOTHER; m++) {

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "exec/device_times.h"
+#include "exec/norms.h"
 #include "exec/queues.h"
 #include "exec/state.h"
 
@@ -142,7 +143,8 @@ static enum status open_family(struct engine *engine, enum group_family family,
         struct comm_group *group;
         int count = group_size(grid, family, g);
         for (int i = 0; i < count; i++) ranks[i] = group_rank(grid, family, g, i);
-        status = comm_group_new(engine->comm, ranks, count, &group);
+        status = (group_is_chosen(family) ? comm_group_new_chosen
+                                          : comm_group_new)(engine->comm, ranks, count, &group);
         bool member = status == STATUS_OK && comm_group_member(group) >= 0;
         struct plane_group *moved = NULL;
         if (status == STATUS_OK && engine->plane)
@@ -306,6 +308,7 @@ static enum status set_up(struct engine *engine) {
     TRY(engine_open_calls(engine));
     TRY(speakers_open(engine));
     TRY(open_staging(engine));
+    rounds_open(engine);
     law_open(engine);
     TRY(store_new(plan->store, plan->device, engine->comm, engine->plane, &engine->store));
     engine->store->stream = engine->stream[STREAM_COMPUTE];
@@ -314,6 +317,7 @@ static enum status set_up(struct engine *engine) {
                             (void **)&engine->arena));
     TRY(backend->memory_new(plan->device, plan->memory.scratch, "scratch",
                             (void **)&engine->scratch));
+    TRY(norms_open(engine));
     TRY(make_runnables(engine));
     TRY(times_open(engine));
     TRY(open_loaders(engine));
@@ -353,6 +357,7 @@ void engine_close(struct engine **pointer) {
         plan->device->backend->memory_free(plan->device, engine->arena, plan->memory.activations);
     if (engine->scratch)
         plan->device->backend->memory_free(plan->device, engine->scratch, plan->memory.scratch);
+    norms_close(engine);
     store_free(&engine->store);
     close_staging(engine);
     plane_close(&engine->plane);
@@ -374,6 +379,7 @@ void engine_close(struct engine **pointer) {
     free(engine->broadcast.all);
     free(engine->own_statistics);
     free(engine->scores);
+    rounds_close(engine);
     law_close(engine);
     free(engine);
     *pointer = NULL;

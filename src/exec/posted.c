@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "exec/chosen.h"
 #include "exec/handlers.h"
 #include "exec/queues.h"
 #include "exec/state.h"
@@ -135,10 +136,10 @@ static void begin(struct engine *engine, const struct instr *instr, struct poste
         engine->plan->program->ahead > 0 ? overlap_number(engine, instr) : posted->step->number;
 }
 
-/* The communicator's hooks know nothing of what a plane moves. */
+/* The communicator's hooks know nothing of what a plane moves, nor of questions. */
 static void note_moving(struct engine *engine, struct posted *posted) {
     posted->by_plane = posted->moving;
-    if (!posted->by_plane) return;
+    if (!posted->by_plane && !posted->asks) return;
     posted->begin_ns = engine_now(engine);
     posted->end_ns = posted->start_ns = 0;
     posted->sequence = 0;
@@ -209,7 +210,8 @@ enum status posted_begin(struct engine *engine, const struct instr *instr) {
         return comm_progress(engine->comm);
     }
     TRY(hand_over(engine, instr, posted));
-    if (!posted->request) return handlers[instr->op].finish(engine, instr); /* it needed nobody */
+    if (!posted->request && !posted->asks)
+        return handlers[instr->op].finish(engine, instr); /* it needed nobody */
     begin(engine, instr, posted, POSTED_MOVES);
     return comm_progress(engine->comm);
 }
@@ -245,7 +247,7 @@ static enum status bring(struct engine *engine, struct posted *posted) {
     const struct engine_observer *observer = engine->watcher;
     if (engine->law.of && !posted->pretended) TRY(law_hold(engine, posted));
     if (engine->meeting.clock) timed_take(engine, posted);
-    if (posted->by_plane) posted->end_ns = engine_now(engine);
+    if (posted->by_plane || posted->asks) posted->end_ns = engine_now(engine);
     if (observer->posted)
         observer->posted(observer->context, posted->instr, posted->of_step, posted->begin_ns,
                          posted->end_ns);
@@ -288,9 +290,10 @@ static struct stream *stream_of(const struct engine *engine, const struct instr 
     return engine->stream[instr->op == INSTR_LOAD ? STREAM_LOAD : STREAM_COMPUTE];
 }
 
-static enum status test(struct posted *posted, bool *done) {
+static enum status test(struct engine *engine, struct posted *posted, bool *done) {
     *done = true;
     if (posted->pretended) return STATUS_OK;
+    if (posted->asks) return chosen_test(engine, posted, done);
     if (posted->moving) return plane_test(&posted->moving, done);
     return comm_test(&posted->request, done);
 }
@@ -303,7 +306,7 @@ enum status posted_settle(struct engine *engine, const struct instr *instr) {
         if (posted->stage == POSTED_OUT)
             done = false;
         else if (posted->stage == POSTED_MOVES)
-            TRY(test(posted, &done));
+            TRY(test(engine, posted, &done));
         if (!done) {
             await(engine, posted);
             return STATUS_OK;

@@ -27,6 +27,7 @@ struct posted {
     struct event *event; /* NULL on a device that has none */
     struct comm_request *request;
     struct plane_request *moving; /* of the plane, instead of `request` */
+    bool asks;                    /* whoever decides on groups is to answer; instead of both */
     bool by_plane;                /* it was, or is */
     bool pretended;               /* there is none: only its virtual time passes (overlap.h) */
     struct posted *by; /* where the operation is kept, if it is on two buffers and this is the

@@ -47,6 +47,9 @@ struct step_row {
     int64_t numbers, least, most; /* mini-batches done so far; by the last, the first replica */
     int64_t skipped;              /* as of a step */
     double loss, acc1, acc5, grad_norm;
+    double group_size; /* mean of the groups that they averaged in; NaN: none is chosen */
+    int64_t spread;    /* there: the most updates that a member lacked */
+    int64_t at_ns;     /* when the last one was finished; 0: all meet then */
     int ranks;
     const double *rank_loss, *rank_ms; /* as of a step, until the next row */
 };

@@ -20,6 +20,7 @@ struct row {
     bool alike;                                          /* all have as many labels */
     struct tally first, sum;                             /* sum: but for losses */
     struct exact_sum part[GRAPH_MAX_LOSSES], loss, norm; /* the latter: of each number's */
+    int64_t members, spread;                             /* sum; the most */
     double first_norm, *ms; /* NaN: norms differ; how long each rank was busy */
 };
 
@@ -76,6 +77,10 @@ void rows_begin(struct rows *rows, int64_t step) {
     for (int r = 0; r < rows->replicas; r++) rows->done[r] = step;
 }
 
+void rows_place(struct rows *rows, int replica, int64_t done) {
+    rows->done[replica] = done;
+}
+
 int64_t rows_next(const struct rows *rows) {
     return rows->next;
 }
@@ -122,6 +127,8 @@ void rows_add(struct rows *rows, int replica, const struct finished *finished,
     exact_add(&row->norm, norm);
     for (int p = 0; p < rows->grid->stages; p++)
         row->ms[group_rank(rows->grid, GROUP_PIPELINE, replica, p)] = stage_ms[p];
+    row->members += finished->members;
+    if (finished->spread > row->spread) row->spread = finished->spread;
     row->entry[row->count++] = (struct entry){replica, finished->at_ns, loss};
     rows->done[replica] = finished->index + 1;
 }
@@ -158,6 +165,8 @@ static void fill(struct rows *rows, struct row *row, struct step_row *out, struc
         .step = rows->next,
         .loss = row->alike ? tally_loss(sum, rows->losses) : exact_total(&row->loss) / row->count,
         .grad_norm = same_norm ? row->first_norm : exact_total(&row->norm) / row->count,
+        .group_size = row->members > 0 ? (double)row->members / row->count : NAN,
+        .spread = row->spread,
         .ranks = rows->ranks,
         .rank_loss = rows->rank_loss,
         .rank_ms = rows->rank_ms};
@@ -169,6 +178,7 @@ static void fill(struct rows *rows, struct row *row, struct step_row *out, struc
         rows->rank_loss[group_rank(rows->grid, GROUP_PIPELINE, row->entry[e].replica,
                                    rows->grid->stages - 1)] = row->entry[e].loss;
     count_done(rows, row, out);
+    out->at_ns = rows->at_ns;
 }
 
 bool rows_take(struct rows *rows, struct step_row *out, struct tally *sum) {

@@ -12,8 +12,9 @@
 
 /* What is told of a number. Behind it follows how long each stage was busy, as rank_ms. */
 struct finished {
-    int64_t number, index; /* of the run; the replica's own count, from 0 */
-    int64_t at_ns;         /* when, on the clock of who tells it */
+    int64_t number, index;   /* of the run; the replica's own count, from 0 */
+    int64_t at_ns;           /* when, on the clock of who tells it */
+    int64_t members, spread; /* of its group, where groups are chosen: 0 */
     struct step_share share;
     double squares[LOSS_PARTS]; /* of the gradients of all stages */
 };
@@ -28,6 +29,9 @@ struct rows *rows_new(const struct grid *grid, int losses);
 void rows_free(struct rows **rows);
 /* Local. Rows begin with this step; of earlier ones nothing is known. */
 void rows_begin(struct rows *rows, int64_t step);
+
+/* Local. Behind that: a replica has done so many. */
+void rows_place(struct rows *rows, int replica, int64_t done);
 
 /* Local. Whether there is room for what a replica tells of a number; it is told: once. */
 bool rows_have_room(const struct rows *rows, int64_t number);

@@ -25,11 +25,13 @@ struct saving {
                                                there; or see `values` */
     const struct checkpoint_state *state;
     struct train_position next;
-    const struct engine_clock *clock; /* of virtual time; NULL */
-    int64_t under_way;                /* steps, by that clock */
-    struct train_stale *stale;        /* per rank, on the first; NULL: steps do not overlap */
-    char *temporary;                  /* the folder that is written to */
-    struct tensor_values *values;     /* tensors are kept here, and no file is written; or NULL */
+    const struct engine_clock *clock;     /* of virtual time; NULL */
+    const struct engine_chooser *chooser; /* of groups that are chosen; NULL */
+    int64_t under_way;                    /* steps, by that clock */
+    struct train_stale *stale;            /* per rank, on the first; NULL: steps do not overlap */
+    char *temporary;                      /* the folder that is written to */
+    struct tensor_values *values; /* tensors are kept here, and no file is written; or NULL */
+    struct train_course course;   /* count 0: there is one plan */
     struct save_report own, *all;
     int member, members; /* of the group that saves */
     int meeting;         /* of the instruction under way: how many there were */

@@ -98,10 +98,19 @@ void speakers_close(struct engine *engine) {
     engine->speakers = NULL;
 }
 
+/* Replicas that draw numbers have done unequally many. */
+static void begin_rows(struct engine *engine, int64_t step) {
+    const struct engine_chooser *chooser = engine->meeting.chooser;
+    struct rows *rows = engine->speakers->rows;
+    rows_begin(rows, rounds_act(engine) ? engine->state->done.step : step);
+    for (int r = 0; rounds_act(engine) && r < engine->speakers->replicas; r++)
+        rows_place(rows, r, chooser->drawn(chooser->context, r));
+}
+
 void speakers_begin(struct engine *engine, int64_t step) {
     struct speakers *speakers = engine->speakers;
     if (!speakers) return;
-    if (speakers->rows) rows_begin(speakers->rows, step);
+    if (speakers->rows) begin_rows(engine, step);
     speakers->told = step;
     speakers->heard = step - 1;
 }
@@ -112,10 +121,15 @@ void speakers_begin(struct engine *engine, int64_t step) {
 static void describe(const struct engine *engine, const struct step *step, char *message) {
     const struct grid *grid = &engine->plan->program->grid;
     int own = comm_rank(engine->comm), replica = group_of(grid, GROUP_PIPELINE, own);
-    struct finished finished = {.number = step->number * engine->speakers->replicas + replica,
-                                .index = step->number,
-                                .at_ns = step->end_ns,
-                                .share = step->share};
+    bool draws = rounds_act(engine);
+    struct finished finished = {
+        .number = draws ? step->drawn : step->number * engine->speakers->replicas + replica,
+        .index = step->number,
+        .at_ns = step->end_ns,
+        .members = step->members,
+        .spread = step->spread,
+        /* Where stages meet, the last one has told its losses there. */
+        .share = draws ? step->shares[step_reports(step) - 1] : step->share};
     double *ms = (double *)(message + sizeof finished);
     struct exact_sum squares = step->squares;
     for (int i = 0; i < LOSS_PARTS && step->late.step == step->number; i++)
@@ -205,11 +219,13 @@ static enum status take_until(struct speakers *speakers, int replica, int64_t st
 enum status speakers_settle(struct engine *engine, int64_t step) {
     struct speakers *speakers = engine->speakers;
     if (!speakers) return STATUS_OK;
-    CHECK(!is_speaker(engine) || speakers->told == step,
+    bool draws = rounds_act(engine);
+    const struct engine_chooser *chooser = engine->meeting.chooser;
+    CHECK(draws || !is_speaker(engine) || speakers->told == step,
           "step %lld was not told of, but %lld is over", (long long)speakers->told,
           (long long)step - 1);
     for (int r = 1; speakers->rows && r < speakers->replicas; r++)
-        TRY(take_until(speakers, r, step));
+        TRY(take_until(speakers, r, draws ? chooser->drawn(chooser->context, r) : step));
     for (int i = 0; i < SPEAKERS_SENT; i++) TRY(comm_wait(&speakers->sending[i]));
     return STATUS_OK;
 }

@@ -39,7 +39,8 @@ enum { SPEAKERS_SENT = 64 };
 enum status speakers_tell(struct engine *engine, const struct step *step);
 /* Local, of rank 0, not blocking. Takes what has come; what other replicas have asked for since. */
 enum status speakers_look(struct engine *engine, struct step_request *asked);
-/* Collective over the speakers, blocking. All that was told before a step has come. */
+/* Collective over the speakers, blocking. All that was told before a step has come; where replicas
+ * draw numbers, of all that they have drawn. */
 enum status speakers_settle(struct engine *engine, int64_t step);
 /* Local. Of rank 0: the row of a step, if it is the next one and whole. */
 bool speakers_row(struct engine *engine, int64_t step, struct step_row *out, struct tally *sum);

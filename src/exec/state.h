@@ -9,6 +9,7 @@
 #include "exec/overlap.h"
 #include "exec/pass.h"
 #include "exec/posted.h"
+#include "exec/rounds.h"
 #include "exec/runnable.h"
 #include "exec/speakers.h"
 #include "exec/trail.h"
@@ -68,6 +69,7 @@ struct engine {
     int ring_count, unfinished; /* how many there are; steps before `step` not finished */
     int64_t finished_ns;        /* when the last one was */
     struct overlap_run overlap;
+    struct rounds_run rounds;
     struct speakers *speakers; /* where replicas do not meet; else NULL */
 
     /* The list being run. */
@@ -91,6 +93,8 @@ struct engine {
     struct pass_run *lockstep; /* per replica, where one device shares their statistics */
     int lockstep_count;        /* those that have come to the pass under way */
     struct broadcast_run broadcast;
+    struct exact_sum *norms;   /* of blocks, on the device; NULL: nobody asks */
+    int norms_group;           /* of the program, which NORM meets */
     struct law_run law;        /* of --hetero */
     struct comm_piece *pieces; /* room for the tensors of one message */
     struct call call;          /* being sent */

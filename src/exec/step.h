@@ -87,6 +87,9 @@ struct step {
     struct exact_sum squares, *all_squares;  /* of this rank's gradients; of the group of NORM */
     double grad_norm;
     double loss_scale;                 /* of its seeds; 1: none */
+    int64_t drawn;                     /* its number, where replicas draw them (rounds.h), and: */
+    int members;                       /* of the group that it averaged in */
+    int64_t spread;                    /* there: updates that the oldest lacked */
     bool left_out;                     /* its gradients are not finite, and nothing was updated */
     bool decided;                      /* what its NORM means for its STEP */
     bool normed;                       /* grad_norm is known */

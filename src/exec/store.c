@@ -479,20 +479,34 @@ static enum status add_squares(struct store *store, const struct elements *block
     return backend->array_sum(store->device, store->told->sums, count, total, store->stream);
 }
 
-enum status store_squares(struct store *store, int grad, struct exact_sum *total) {
+/* Of what is counted between two elements of the range. */
+static enum status squares_between(struct store *store, int grad, int64_t begin, int64_t end,
+                                   struct exact_sum *total) {
     const struct state_layout *layout = store->layout;
     const int64_t most = sums_of(store) * NORM_BLOCK;
     int array = state_array(layout, ARRAY_GRAD, grad);
     for (int i = 0; i < layout->counted_count; i++) {
         const struct slice *slice = &layout->counted[i];
-        struct elements all = store_elements(store, array, slice->begin, slice->count);
-        for (int64_t at = 0; at < all.count; at += most) {
-            int64_t count = all.count - at < most ? all.count - at : most;
-            struct elements blocks = elements_part(&all, at, count);
+        int64_t from = slice->begin > begin ? slice->begin : begin,
+                to = slice->begin + slice->count;
+        if (to > end) to = end;
+        for (int64_t at = from; at < to; at += most) {
+            struct elements blocks =
+                store_elements(store, array, at, to - at < most ? to - at : most);
             TRY(add_squares(store, &blocks, total));
         }
     }
     return STATUS_OK;
+}
+
+enum status store_squares(struct store *store, int grad, struct exact_sum *total) {
+    return squares_between(store, grad, 0, INT64_MAX, total);
+}
+
+enum status store_param_squares(struct store *store, int grad, int param, struct exact_sum *total) {
+    const struct state_item *item = &store->layout->params[param];
+    if (!state_holds(item)) return STATUS_OK;
+    return squares_between(store, grad, item->begin, item->begin + item->count, total);
 }
 
 static enum status update_slice(struct store *store, const struct optim_step *step,

@@ -90,9 +90,10 @@ enum status store_give_slice(struct store *store, const struct bucket *bucket,
 
 /* Local, asynchronous on the device, in whose memory *total, *decision and *bad are. Over the
  * slices this rank owns: squares, of what it answers for, added up block by block in f64 and then
- * exactly, to *total; the optimizer's update as was decided (NULL: by the step's own scale), and
- * *bad is set where a parameter is not finite afterwards. */
+ * exactly, to *total; the same of one parameter; the optimizer's update as was decided (NULL: by
+ * the step's own scale), and *bad is set where a parameter is not finite afterwards. */
 enum status store_squares(struct store *store, int grad, struct exact_sum *total);
+enum status store_param_squares(struct store *store, int grad, int param, struct exact_sum *total);
 enum status store_update(struct store *store, const struct optim_step *step,
                          const struct optim_decision *decision, int grad, int32_t *bad);
 /* Local, blocking. Whether elements of this device are finite. */

@@ -103,7 +103,7 @@ static struct listing list_new(const struct state_layout *layout, struct store *
                            .places = MEM_ARRAY(struct tensor_place, most)};
     if (part == PART_OPTIMIZER) list_states(&list);
     if (part == PART_COMMON) list_common(&list);
-    bool own = part == PART_REPLICAS && share && has_array(layout, ARRAY_COMMON);
+    bool own = part == PART_REPLICAS && share && layout->apart;
     if (own) list_replica(&list, share->replica);
     for (int i = 1; i <= kept && part == PART_VERSIONS; i++) {
         char suffix[32];

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "exec/overlap.h"
+#include "exec/rounds.h"
 #include "exec/stop.h"
 
 struct run {
@@ -133,13 +134,13 @@ static enum status finish_step(struct run *run, bool *over) {
     struct step_result step;
     int64_t number = run->done->step - engine_unfinished(*run->engine);
     enum status status = engine_finish(*run->engine, &step);
-    tell_rows(run, number); /* of the step before */
+    if (!engine_is_in_round(*run->engine)) tell_rows(run, number); /* of the step before */
     TRY(status);
     if (step.request.signal) run->agreed.signal = run->result.signal = step.request.signal;
     run->agreed.save |= step.request.save;
     run->agreed.time_up |= step.request.time_up;
     run->observer->step(run->observer->context, &step);
-    tell_rows(run, number + 1);
+    tell_rows(run, engine_is_in_round(*run->engine) ? INT64_MAX : number + 1);
     *over = range_is_over(run, &step);
     return STATUS_OK;
 }
@@ -176,6 +177,17 @@ static int64_t next_pause(const struct run *run) {
     return change < pause ? change : pause;
 }
 
+/* Of replicas at steps of their own, at a pause: nobody has told it with a step. */
+static void take_asked(struct run *run) {
+    if (!engine_plan(*run->engine)->config.chooses) return;
+    tell_rows(run, run->done->step);
+    run->result.steps = run->told = run->done->step; /* also of ranks that have no rows */
+    struct step_request asked = engine_asked(*run->engine);
+    if (asked.signal) run->agreed.signal = run->result.signal = asked.signal;
+    run->agreed.save |= asked.save;
+    run->agreed.time_up |= asked.time_up;
+}
+
 /* Enqueues one; as many as may be are under way until something must be known of them. */
 static enum status one_step(struct run *run) {
     struct step_request request = request_now(run);
@@ -188,7 +200,8 @@ static enum status one_step(struct run *run) {
     TRY(status);
     while (engine_unfinished(*run->engine) > (pauses(run) ? 0 : engine_ahead(*run->engine)))
         TRY(finish_step(run, &over));
-    if (engine_unfinished(*run->engine) > 0) return STATUS_OK;
+    if (engine_unfinished(*run->engine) > 0 || engine_is_in_round(*run->engine)) return STATUS_OK;
+    take_asked(run);
     if (over) run->total = run->done->step;
     bool last = run->done->step == run->total || cause_to_stop(run) != STOP_END;
     if (last) TRY(settle(run));

@@ -44,6 +44,13 @@ struct train_result {
     int signal; /* of STOP_SIGNAL */
 };
 
+/* Collective, blocking, between steps that are settled. The norms of blocks so far, of all ranks,
+ * to the state. */
+enum status engine_gather_norms(struct engine *engine);
+
+/* Collective, blocking. Virtual time goes on with the plan of the engine: see engine_clock.h. */
+enum status engine_follow_clock(struct engine *engine, bool changes);
+
 /* Collective, blocking. Trains from where the engine is to the end of its plan, or of the plans
  * that follow: *engine is that of the last one. A stop on request saves first and is
  * STATUS_STOPPED. `out` is filled in either case. */

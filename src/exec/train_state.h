@@ -5,7 +5,9 @@
 
 #include <stdint.h>
 
+#include "base/exact.h"
 #include "graph/graph.h"
+#include "plan/course.h"
 #include "program/instr.h"
 
 /* What is told to whoever watches, of training; evaluating and saving are each one thing, which
@@ -29,6 +31,10 @@ struct engine_observer {
      * inside itself where both are the same. */
     void (*waited)(void *context, const struct instr *waiter, const struct instr *awaited,
                    int64_t step, int64_t begin_ns, int64_t end_ns);
+    /* The plan changes behind so many steps: "DECIDE", "PLAN", "TAKE" (values out of the old
+     * engine), "OPEN" (the new one), "MOVE" (values to who needs them), "START". NULL: nobody asks.
+     * There may be no engine. */
+    void (*changing)(void *context, const char *what, int64_t steps);
 };
 
 /* What losses of f16 are multiplied by, so that small gradients are not 0: halved where a gradient
@@ -71,14 +77,39 @@ struct train_stale {
     int64_t updates[STALE_MOST + 1];
 };
 
+/* Per block of the model, the exact sum of the squares of its gradients in the steps of a period,
+ * as far as ranks have told one another; alike on all of them. */
+struct train_norms {
+    struct exact_sum *squares; /* the opener's */
+    int blocks;                /* 0: nobody asks */
+};
+
+/* What a checkpoint keeps of a run whose plan changes: the parts so far, and norms. */
+struct train_course {
+    const struct course_part *part;
+    int count; /* 0: it has one plan */
+    struct train_norms norms;
+};
+
+/* Averages over groups that were chosen, by their members, and by how many updates the oldest
+ * member's parameters lacked of those that the newest had seen; the last ones count all that are
+ * more. Each member counts, once for all stages that have the same group. */
+struct train_groups {
+    int64_t members[STALE_MOST + 1], spread[STALE_MOST + 1];
+};
+
 struct train_state {
     struct checkpoint_state done;
     struct train_position next;
     struct train_laws laws;
     struct train_stale stale;
+    struct train_groups groups;
     double lr;                       /* asked for; NaN: the policy's */
     struct engine_observer observer; /* of instructions */
-    struct tensor_values *values;    /* on their way from one plan to the next; else NULL */
+    struct train_norms norms;
+    const struct course *course;  /* of a run whose plan changes, the opener's; else NULL */
+    uint64_t moved_bytes;         /* of tensors, at the last change of the plan */
+    struct tensor_values *values; /* on their way from one plan to the next; else NULL */
 };
 
 /* Local. Of a training that has not begun and that nobody watches. */

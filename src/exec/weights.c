@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "base/shown.h"
 #include "base/text.h"
+#include "exec/checkpoint.h"
 #include "exec/weights_place.h"
 
 /* Names for a report: the first few, then how many more. */
@@ -358,4 +359,18 @@ enum status weights_load(struct store *store, const struct model_config *shape, 
 enum status weights_load_whole(struct store *store, const struct model_config *shape,
                                const char *path) {
     return load_path(store->layout, store, shape, path, true);
+}
+
+/* --- of an engine, see checkpoint.h --- */
+
+enum status checkpoint_load_weights(struct engine *engine, const char *path) {
+    return weights_load(engine_store(engine), &engine_plan(engine)->config.shape, path);
+}
+
+enum status checkpoint_load_model(struct engine *engine, const char *path) {
+    return weights_load_whole(engine_store(engine), &engine_plan(engine)->config.shape, path);
+}
+
+enum status checkpoint_check_weights(const struct plan *plan, const char *path) {
+    return weights_check(plan->store, &plan->config.shape, path);
 }

@@ -21,6 +21,12 @@ static inline bool freeze_holds(const struct graph *graph, int block) {
 /* Local. Blocks of the model that can freeze: all but the head. Of a graph that was built. */
 int freeze_blocks(const struct graph *graph);
 
+/* Local. Which of them a block of the graph is, with the layers before the first; the head comes
+ * behind the last. */
+static inline int freeze_block(const struct graph *graph, int block) {
+    return block > graph->stem ? block - graph->stem : 0;
+}
+
 /* Local. STATUS_USAGE where a graph was built with more of them frozen than its model has; `name`
  * is the model's. */
 enum status freeze_check(const struct graph *graph, const char *name);

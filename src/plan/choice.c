@@ -384,6 +384,7 @@ static enum status try_shape(const struct choice_input *input, const struct time
                                 .costs = &costs,
                                 .bytes = &bytes,
                                 .limit_bytes = trial.limit,
+                                .under_ns = choice->orders ? choice->row[0].step_ns : 0,
                                 .slots = true};
     if (refuse)
         TRY(auto_refuse(&search));

@@ -10,11 +10,19 @@
 #include "plan/balance.h"
 #include "plan/freezing.h"
 #include "program/program.h"
+#include "sync/groups.h"
 
 /* Of the optimizer that takes what replicas that train apart have learnt: nesterov, or (momentum 0)
  * sgd. */
 struct outer_config {
     float lr, momentum;
+};
+
+/* What keeps replicas equal where there are several, whether this plan has them or not. */
+struct several_config {
+    const char *sync;
+    int zero_stage;
+    bool scatters, sync_bn;
 };
 
 struct run_config {
@@ -26,9 +34,10 @@ struct run_config {
     bool weights;          /* it reads those of a file, at its beginning or later */
     enum split eval_split; /* what is evaluated */
 
-    const char *schedule;        /* "single" */
-    const char *sync;            /* "none", "allreduce", "zero" */
-    int zero_stage;              /* 1 to 3; 0: nothing is sliced */
+    const char *schedule; /* "single" */
+    const char *sync;     /* "none", "allreduce", "zero" */
+    int zero_stage;       /* 1 to 3; 0: nothing is sliced */
+    struct several_config several;
     unsigned sliced;             /* what that is for this run: SLICED_... of program.h */
     int64_t zero_keep_bytes;     /* parameters of no more are gathered once a step */
     int64_t zero_prefetch_bytes; /* of parameters gathered ahead; below 0: a bucket */
@@ -48,15 +57,22 @@ struct run_config {
     enum recompute_policy recompute; /* of pipelines */
     int64_t batch;                   /* samples a step, a multiple of R * M */
     enum sum_order sum;
+    bool unpadded; /* epochs are not padded by replicas: their number may change */
     bool drop_last;
     bool overlaps;      /* steps are not flushed: see program/ahead.h */
     bool vertical_sync; /* ... and all stages of a mini-batch read versions of one update */
     bool apart;         /* replicas have parameters of their own */
     int sync_every;     /* ... steps from one average to the next, and: */
     struct outer_config outer;
+    bool chooses;                  /* ... or it is decided while they run who averages, by: */
+    struct groups_config groups;   /* of `chooses` */
+    bool groups_by_stage;          /* each stage has groups of its own */
     struct freezing_rule freezing; /* which blocks of the model are not trained, and when; */
     int64_t freeze_every;          /* steps of one of its periods */
     int frozen;                    /* blocks, the first ones, that are not trained in this plan */
+    enum pipe_rule pipe;           /* how a pipeline with frozen blocks is cut, and shrinks; */
+    bool auto_dp;                  /* freed ranks are replicas */
+    const struct course_file *course; /* that is replayed, in place of these; NULL: none */
     bool sync_bn; /* batch norm takes the statistics of all replicas; only with several */
 
     const struct optim_rule *optimizer;

@@ -23,6 +23,7 @@ struct partition_config cut_config(const struct plan *plan) {
                                      .balance = config->balance,
                                      .cut = config->cut,
                                      .cut_count = config->cut_count,
+                                     .rule = config->pipe,
                                      .grads = 1,
                                      .states = config->optimizer->state_count};
 }

@@ -127,8 +127,8 @@ static enum status read_list(const char *text, struct freezing_rule *rule) {
                         FREEZING_LIST);
         if (!read_number(&at, &list[rule->count]) || (*at && *at != ','))
             return fail(STATUS_USAGE,
-                        "--freeze %s: expected numbers of blocks up to %d, as 9 or 0,4,7, or "
-                        "alpha=SHARE",
+                        "--freeze %s: expected numbers of blocks up to %d, as 9 or 0,4,7; or "
+                        "alpha=SHARE, norm, or alpha=SHARE,norm",
                         text_quoted(text, quoted), FREEZING_BLOCKS);
         int at_now = rule->count++;
         if (at_now > 0 && list[at_now] < list[at_now - 1])
@@ -140,16 +140,26 @@ static enum status read_list(const char *text, struct freezing_rule *rule) {
                 text_quoted(text, quoted));
 }
 
+/* "alpha=1/3" or "alpha=1/3,norm". */
+static enum status read_alpha(const char *share, struct freezing_rule *rule) {
+    static const char norm[] = ",norm";
+    size_t length = strlen(share), last = strlen(norm);
+    rule->norm = length > last && strcmp(share + length - last, norm) == 0;
+    SCOPED_FREE char *alone = mem_format("%.*s", (int)(rule->norm ? length - last : length), share);
+    return freezing_share_read(alone, &rule->alpha);
+}
+
 enum status freezing_rule_read(const char *text, struct freezing_rule *out) {
     static const char alpha[] = "alpha=";
     *out = (struct freezing_rule){0};
-    if (strncmp(text, alpha, strlen(alpha)) == 0)
-        return freezing_share_read(text + strlen(alpha), &out->alpha);
+    out->norm = strcmp(text, "norm") == 0;
+    if (out->norm) return STATUS_OK;
+    if (strncmp(text, alpha, strlen(alpha)) == 0) return read_alpha(text + strlen(alpha), out);
     return read_list(text, out);
 }
 
 bool freezing_changes(const struct freezing_rule *rule) {
-    return rule->alpha.part > 0 ||
+    return rule->alpha.part > 0 || rule->norm ||
            (rule->count > 1 && rule->list[rule->count - 1] != rule->list[0]);
 }
 
@@ -158,6 +168,14 @@ int freezing_first(const struct freezing_rule *rule) {
 }
 
 /* --- norm --- */
+
+int freezing_most(const struct freezing_rule *rule, int blocks, int period) {
+    int most = rule->norm && blocks > 0 ? blocks - 1 : blocks;
+    if (rule->alpha.part == 0) return most;
+    SCOPED_FREE int *frozen = MEM_ARRAY(int, period + 1);
+    freezing_by_alpha(blocks, rule->alpha, period + 1, frozen);
+    return frozen[period] < most ? frozen[period] : most;
+}
 
 int freezing_by_norm(int blocks, int before, int cap, const double *squares) {
     int least = before;

@@ -231,6 +231,86 @@ static struct balance_problem problem_of(struct partition_source *source,
                                     .grows = true};
 }
 
+/* --- cuts by a rule --- */
+
+/* The block of a layer's first node. */
+static int block_of(const struct partition_source *source, int layer) {
+    const struct graph *graph = source->graph;
+    int n = 0;
+    while (n < graph->forward_count - 1 && graph->nodes[n].unit < source->layers.first_unit[layer])
+        n++;
+    return graph->nodes[n].block;
+}
+
+static bool begins_run(struct partition_source *source, int layer) {
+    int block = block_of(source, layer);
+    if (layer == 0 || block != block_of(source, layer - 1)) return true;
+    if (block < source->graph->stem) return false;
+    return partition_crossing(source, source->layers.first_unit[layer], PHASE_FORWARD)->count == 1;
+}
+
+static int64_t params_between(const struct partition_source *source, int first, int end) {
+    int64_t elements = 0;
+    for (int p = 0; p < source->graph->param_count; p++)
+        if (source->param_unit[p] >= first && source->param_unit[p] < end)
+            elements += shape_count(&param_type(source->graph, p)->shape);
+    return elements;
+}
+
+struct partition_runs partition_runs_of(struct partition_source *source) {
+    const struct layer_list *layers = &source->layers;
+    struct partition_runs runs = {.first_unit = MEM_ARRAY(int, layers->count + 1),
+                                  .block = MEM_ARRAY(int, layers->count + 1),
+                                  .params = MEM_ARRAY(int64_t, layers->count + 1)};
+    for (int layer = 0, next; layer < layers->count; layer = next) {
+        for (next = layer + 1; next < layers->count && !begins_run(source, next);) next++;
+        int64_t params =
+            params_between(source, layers->first_unit[layer], layers->first_unit[next]);
+        if (params == 0 && runs.count > 0) continue;
+        runs.first_unit[runs.count] = layers->first_unit[layer];
+        runs.block[runs.count] = block_of(source, layer);
+        runs.params[runs.count++] = params;
+    }
+    return runs;
+}
+
+void partition_runs_free(struct partition_runs *runs) {
+    free(runs->first_unit);
+    free(runs->block);
+    free(runs->params);
+    *runs = (struct partition_runs){0};
+}
+
+struct pipe_units partition_pipe_units(const struct partition_runs *runs, const struct graph *graph,
+                                       int frozen, enum pipe_rule rule) {
+    struct pipe_units units = {
+        .params = runs->params, .count = runs->count, .weighs = rule == PIPE_PARAMS_LAMBDA};
+    while (frozen > 0 && units.frozen < runs->count &&
+           runs->block[units.frozen] < frozen + graph->stem)
+        units.frozen++;
+    return units;
+}
+
+static enum status cut_by_rule(struct partition_source *source,
+                               const struct partition_config *config, int *cuts) {
+    SCOPED(partition_runs_free) struct partition_runs runs = partition_runs_of(source);
+    struct pipe_units units =
+        partition_pipe_units(&runs, source->graph, source->graph->frozen, config->rule);
+    char count[TEXT_BYTES];
+    if (units.count - units.frozen < config->chunks - (units.frozen > 0))
+        return fail(STATUS_USAGE,
+                    "--auto-pipe: %d stages of a model with %s that its rules can cut between\n"
+                    "  fewer --stages",
+                    config->chunks, text_count(units.count, "part", count));
+    SCOPED_FREE int *taken = MEM_ARRAY(int, config->chunks);
+    pipe_cut(&units, config->chunks, taken);
+    for (int c = 0, run = 0; c < config->chunks - 1; c++) {
+        run += taken[c];
+        cuts[c] = runs.first_unit[run];
+    }
+    return STATUS_OK;
+}
+
 static enum status check_config(const struct partition_config *config,
                                 const struct layer_list *layers) {
     char count[TEXT_BYTES];
@@ -252,8 +332,10 @@ static enum status check_config(const struct partition_config *config,
     return STATUS_OK;
 }
 
-static enum status find_cuts(const struct layer_list *layers, const struct partition_config *config,
+static enum status find_cuts(struct partition_source *source, const struct partition_config *config,
                              const struct balance_problem *problem, int *cuts) {
+    const struct layer_list *layers = &source->layers;
+    if (config->rule != PIPE_OFF && config->chunks > 1) return cut_by_rule(source, config, cuts);
     if (config->cut) return layers_cut(layers, config->cut, config->cut_count, cuts);
     balance_cut(problem, cuts);
     for (int i = 0; i < config->chunks - 1; i++) cuts[i] = layers->first_unit[cuts[i]];
@@ -326,11 +408,12 @@ enum status partition_from(struct partition_source *source, const struct partiti
     struct partition partition = {.graph = source->graph,
                                   .balance = own.balance,
                                   .named = own.cut,
+                                  .rule = own.rule,
                                   .cuts = MEM_ARRAY(int, own.chunks),
                                   .chunks = MEM_ARRAY(struct partition_chunk, own.chunks),
                                   .count = own.chunks};
     struct balance_problem problem = problem_of(source, &own);
-    enum status status = find_cuts(&source->layers, &own, &problem, partition.cuts);
+    enum status status = find_cuts(source, &own, &problem, partition.cuts);
     if (status == STATUS_OK) status = fill_chunks(source, &partition, &problem);
     if (status == STATUS_OK)
         *out = partition;

@@ -13,6 +13,7 @@
 #include "graph/needs.h"
 #include "graph/range.h"
 #include "plan/balance.h"
+#include "plan/freezing.h"
 
 struct partition_config {
     int chunks;
@@ -22,6 +23,7 @@ struct partition_config {
     const double *node_ns; /* per node of the graph: measured; NULL: not known */
     int grads, states;     /* gradient buffers, arrays of optimizer state: for memory */
     const int *slots;      /* per chunk: micro-batches it keeps at its peak, for memory; NULL: 1 */
+    enum pipe_rule rule;   /* cuts in place of balance, by parameters; PIPE_OFF: none */
 };
 
 struct partition_chunk {
@@ -40,7 +42,8 @@ struct partition {
     const struct graph *graph;
     enum balance balance;
     bool named; /* by --cut */
-    int *cuts;  /* units; count - 1 */
+    enum pipe_rule rule;
+    int *cuts; /* units; count - 1 */
     struct partition_chunk *chunks;
     int count;
 };
@@ -64,6 +67,21 @@ enum status partition_from(struct partition_source *source, const struct partiti
 /* Local. What crosses a cut before a unit, as ranges_crossing says; the source's own. */
 const struct crossing *partition_crossing(struct partition_source *source, int unit,
                                           enum phase phase);
+
+/* What the rules of --auto-pipe cut between: runs of layers of one block of the model, from one
+ * place where a single tensor crosses to the next. The layers before the first block are one, and
+ * one without parameters belongs to the one before it. */
+struct partition_runs {
+    int *first_unit, *block; /* per run: its first unit, and the block of the graph */
+    int64_t *params;
+    int count;
+};
+/* Local. The caller frees them. */
+struct partition_runs partition_runs_of(struct partition_source *source);
+void partition_runs_free(struct partition_runs *runs);
+/* Local. The runs as the rules see them, with so many blocks frozen; it points into `runs`. */
+struct pipe_units partition_pipe_units(const struct partition_runs *runs, const struct graph *graph,
+                                       int frozen, enum pipe_rule rule);
 
 /* Local. Its cuts in another graph of the model, for ranges_new: count - 1 units, written to
  * `cuts`. */

@@ -77,8 +77,11 @@ static void print_balance(const struct partition *partition, FILE *out) {
     double largest, all = all_weight(partition, &largest);
     if (all <= 0) return;
     fprintf(out, "  %s: the largest stage has %.1f%% of all %s, %.2f times an even share\n",
-            partition->named ? "cut by name" : "balance", 100 * largest / all,
-            balance_name(partition->balance), largest * partition->count / all);
+            partition->rule != PIPE_OFF ? "cut by --auto-pipe"
+            : partition->named          ? "cut by name"
+                                        : "balance",
+            100 * largest / all, balance_name(partition->balance),
+            largest * partition->count / all);
 }
 
 static void print_tied(const struct partition *partition, const struct needs *needs, FILE *out) {

@@ -12,6 +12,7 @@
 #include "data/sampler.h"
 #include "graph/needs.h"
 #include "plan/activations.h"
+#include "plan/course.h"
 #include "plan/cut.h"
 #include "plan/given.h"
 #include "plan/graphs.h"
@@ -177,6 +178,7 @@ static int64_t *last_step_samples(const struct plan *plan) {
                               .batch = config->batch,
                               .replicas = config->replicas,
                               .micro_batches = config->micro_batches,
+                              .unpadded = config->unpadded,
                               .drop_last = config->drop_last};
     int64_t last = plan->config.steps_per_epoch - 1;
     if (config->forward) return NULL;
@@ -208,6 +210,7 @@ static void plan_loaders(struct plan *plan) {
                                .first_micro = config->cell.first_replica * config->micro_batches,
                                .micro_count = config->cell.replica_count * config->micro_batches,
                                .seed = config->seed,
+                               .unpadded = config->unpadded,
                                .drop_last = config->drop_last,
                                .workers = config->workers};
     if (plan->device->backend->apart && config->ranks == 1)
@@ -253,7 +256,8 @@ static enum status build_program(const struct plan *plan, const struct run_confi
                                .kept = plan->buckets.kept,
                                .sliced = config->sliced,
                                .prefetch = plan->buckets.ahead,
-                               .every = config->sync_every};
+                               .every = config->sync_every,
+                               .by_stage = config->groups_by_stage};
     return sync_insert(config->sync, *out, &sync);
 }
 
@@ -400,6 +404,7 @@ static void plan_fields(struct plan *plan) {
         for (int c = 0; c < plan->chunk_count; c++)
             want_inputs(plan, &plan->micro[i], plan->chunk[c].stage, &wanted);
     for (int c = 0; c < plan->chunk_count; c++) want_labels(plan, plan->chunk[c].stage, &wanted);
+    plan->train_loader.asked = plan->config.chooses;
     plan->train_loader.unwanted = plan->eval_loader.unwanted = ~wanted;
 }
 
@@ -572,13 +577,13 @@ void plan_free(struct plan **plan) {
 }
 
 size_t plan_heap_bytes(const struct plan *plan) {
-    return state_heap_bytes(plan->store);
+    return state_heap_bytes(plan->store) + plan_move_bytes(&plan->config);
 }
 
 void plan_most_shared_bytes(const struct plan *plan, size_t *heap, size_t *channels) {
     *heap = *channels = 0;
     for (int p = 0; p < plan->config.grid.stages; p++) {
-        *heap = larger(*heap, stages_heap_bytes(plan, p));
+        *heap = larger(*heap, stages_heap_bytes(plan, p) + plan_move_bytes(&plan->config));
         *channels = larger(*channels, plan_channel_bytes_at(plan, p));
     }
 }

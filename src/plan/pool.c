@@ -115,7 +115,7 @@ struct partition_source *plan_pool_source(struct plan_pool *pool, const struct g
 
 static bool same_config(const struct partition_config *a, const struct partition_config *b) {
     return a->chunks == b->chunks && a->balance == b->balance && a->grads == b->grads &&
-           a->states == b->states;
+           a->states == b->states && a->rule == b->rule;
 }
 
 enum status plan_pool_partition(struct plan_pool *pool, const struct graph *graph,

@@ -245,12 +245,15 @@ static enum status resolve_sync(struct resolve *resolve, const struct strategy *
         log_note("--zero-stage %lld has no effect: each stage has one replica, and nobody to slice "
                  "with",
                  (long long)options->zero_stage);
+    int stage = option_is_given(options, OPTION_zero_stage) ? (int)options->zero_stage
+                                                            : strategy->zero_stage;
+    config->several.sync = policy->name;
+    if (policy->whole) config->several.zero_stage = stage ? stage : 1;
     if (!several) policy = sync_find("none");
     config->sync = policy->name;
     config->apart = policy->apart && !config->forward;
-    int stage = option_is_given(options, OPTION_zero_stage) ? (int)options->zero_stage
-                                                            : strategy->zero_stage;
-    if (policy->whole) config->zero_stage = stage ? stage : 1;
+    config->chooses = policy->chooses && !config->forward;
+    if (policy->whole) config->zero_stage = config->several.zero_stage;
     if (option_is_given(options, OPTION_bucket_size)) config->bucket_bytes = options->bucket_size;
     return STATUS_OK;
 }
@@ -283,6 +286,8 @@ static enum status resolve_slices(struct resolve *resolve) {
     struct options *options = resolve->options;
     struct run_config *config = resolve->config;
     bool scatter = strcmp(options->zero_accumulate, "scatter") == 0, several;
+    config->several.scatters = scatter;
+    config->several.sync_bn = options->sync_bn;
     config->zero_prefetch_bytes =
         option_is_given(options, OPTION_zero_prefetch) ? options->zero_prefetch : -1;
     config->zero_keep_bytes = options->zero_keep;
@@ -492,6 +497,7 @@ static enum status resolve_epoch(struct resolve *resolve) {
                                    .batch = config->batch,
                                    .replicas = config->replicas,
                                    .micro_batches = config->micro_batches,
+                                   .unpadded = config->unpadded,
                                    .drop_last = config->drop_last};
     config->steps_per_epoch = loader_steps(config->dataset, &loader);
     if (config->steps_per_epoch > 0) return STATUS_OK;
@@ -573,7 +579,7 @@ enum status resolve_run(struct options *options, const struct model *model,
     TRY(resolve_batch(&resolve));
     TRY(resolve_overlap(options, &config));
     TRY(resolve_apart(options, &config));
-    TRY(resolve_freeze(options, &config));
+    TRY(resolve_freeze(options, place->course, &config));
     TRY(resolve_machine(&resolve));
     TRY(resolve_epoch(&resolve));
     resolve_length(&resolve);

@@ -6,6 +6,9 @@
 #include "base/option.h"
 #include "plan/config.h"
 
+struct course_file;
+struct course_part;
+
 /* What the options do not say: which rank of how many, and what its surroundings settled. */
 struct resolve_place {
     int rank, ranks;
@@ -18,6 +21,7 @@ struct resolve_place {
     bool forward;          /* nothing is trained, whatever the command is */
     bool loads;            /* it may read weights at any time */
     int64_t forward_batch; /* as in struct run_config */
+    const struct course_file *course; /* of --course, which outlives the configuration; or NULL */
 };
 
 /* Local, blocking. The data set that --data names, as this model reads it; the caller frees it. */
@@ -47,7 +51,8 @@ void resolve_limit(const struct costs *costs, struct run_config *config);
  * memory, or chose; and one to compare with, which is described only and has no limit, so that
  * nothing is refused. */
 struct run_config resolve_for_rank(const struct run_config *config, int rank, bool dry);
-struct run_config resolve_for_frozen(const struct run_config *config, int frozen, bool dry);
+struct run_config resolve_for_part(const struct run_config *config, const struct course_part *part,
+                                   bool dry);
 struct run_config resolve_for_limit(const struct run_config *config, int64_t memory_limit);
 struct run_config resolve_for_shape(const struct run_config *config, int chunks, bool v_shape);
 struct run_config resolve_to_compare(const struct options *options, const struct run_config *config,
@@ -64,11 +69,16 @@ enum status resolve_grid(const struct options *options, const struct run_config 
 /* Local. Of a strategy that does not flush: refuses what cannot go with it, and decides what
  * follows from it. The schedule, the grid and the batch are known. */
 enum status resolve_overlap(struct options *options, struct run_config *config);
-/* Local. --freeze: the same. */
-enum status resolve_freeze(const struct options *options, struct run_config *config);
+/* Local. --drop-last is on, which is told where it was given as off. */
+void resolve_drop_last(struct options *options, struct run_config *config);
+/* Local. --freeze, --course and what goes with them: the same. */
+enum status resolve_freeze(const struct options *options, const struct course_file *course,
+                           struct run_config *config);
 
 /* Local. The same where replicas have parameters of their own between averages. */
 enum status resolve_apart(struct options *options, struct run_config *config);
+/* Local. The rule by which replicas choose whom they average with, where they do. */
+enum status resolve_groups(struct options *options, struct run_config *config);
 
 /* Local. The communicator of several ranks, where all are on one machine or spread over several:
  * --comm, and what `auto` means. */

@@ -4,11 +4,24 @@
 
 #include "base/log.h"
 #include "plan/resolve.h"
+#include "plan/strategy.h"
 
 static enum status refuse(const struct run_config *config, const char *option, const char *why,
                           const char *way) {
     return fail(STATUS_USAGE, "%s: with --sync %s replicas train apart, and %s\n  %s", option,
                 config->sync, why, way);
+}
+
+static enum status check_chosen(const struct options *options, const struct run_config *config) {
+    if (config->overlaps)
+        return refuse(config, "--schedule", "groups are of steps that are flushed",
+                      "--schedule 1f1b");
+    if (config->plane_named)
+        return refuse(config, "--comm", "between GPUs no groups can be chosen while ranks run",
+                      "--comm auto, which goes through memory of the host");
+    if (strategy_uses_threads(options)) return STATUS_OK;
+    return refuse(config, "--spawn processes", "the ranks that decide share memory",
+                  "--spawn threads, or --clock virtual");
 }
 
 static enum status check_options(const struct options *options, const struct run_config *config) {
@@ -17,11 +30,12 @@ static enum status check_options(const struct options *options, const struct run
                       "no --sync-bn, or --sync allreduce");
     if (config->dtype == DTYPE_F16 || strcmp(options->dtype, "f16") == 0)
         return refuse(config, "--dtype f16", "have no loss scale in common", "--dtype bf16 or f32");
+    if (config->chooses) return check_chosen(options, config);
     if (config->overlaps)
         return fail(STATUS_USAGE,
                     "--sync %s: schedule %s is never flushed, and an average every %d steps would "
                     "drain it\n  --schedule 1f1b",
-                    config->sync, config->schedule, config->sync_every);
+                    config->sync, config->schedule, (int)options->sync_every);
     return STATUS_OK;
 }
 
@@ -33,9 +47,14 @@ static struct outer_config outer_of(const struct options *options) {
 
 enum status resolve_apart(struct options *options, struct run_config *config) {
     if (!config->apart) return STATUS_OK;
-    config->sync_every = (int)options->sync_every;
     TRY(check_options(options, config));
-    config->outer = outer_of(options);
-    config->drop_last = options->drop_last = true; /* replicas take samples alike */
+    if (config->chooses) {
+        TRY(resolve_groups(options, config));
+        config->plane = NULL; /* averages go through memory of the host */
+    } else {
+        config->sync_every = (int)options->sync_every;
+        config->outer = outer_of(options);
+    }
+    resolve_drop_last(options, config); /* replicas take samples alike */
     return STATUS_OK;
 }

@@ -99,8 +99,11 @@ static enum status solve_chunks(const struct options *options,
     if (*chunks == 0) *chunks = schedule ? schedule->chunks : 1;
     if (!schedule || *chunks == schedule->chunks || schedule->any_chunks) return STATUS_OK;
     char has[TEXT_BYTES];
-    return fail(STATUS_USAGE, "--virtual %d: schedule %s has %s on each rank", *chunks,
-                schedule->name, text_count(schedule->chunks, "stage", has));
+    return fail(STATUS_USAGE,
+                "--virtual %d: schedule %s has %s on each rank\n"
+                "  --virtual %d, or --strategy interleaved",
+                *chunks, schedule->name, text_count(schedule->chunks, "stage", has),
+                schedule->chunks);
 }
 
 /* A strategy without stages may be one that a pipeline can have as well. */

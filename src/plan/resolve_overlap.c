@@ -37,8 +37,8 @@ static enum status check_options(const struct options *options, const struct run
     if (config->dtype == DTYPE_F16 || strcmp(options->dtype, "f16") == 0)
         return refuse(config, "--dtype f16", "no step has one loss scale", "--dtype bf16 or f32");
     if (recompute_keeps_last(config->recompute))
-        return refuse(config, "--recompute except-last", "its slots keep alike",
-                      "--recompute always");
+        return refuse(config, "--recompute except-last",
+                      "none of its micro-batches is the last one", "--recompute always");
     if (config->sum != SUM_REPLICA)
         return refuse(config, "--sum", "gradients are added by replica", "--sum replica");
     return STATUS_OK;
@@ -60,6 +60,13 @@ static enum status check_micros(const struct pipeline_schedule *schedule,
     return STATUS_OK;
 }
 
+void resolve_drop_last(struct options *options, struct run_config *config) {
+    if (option_is_given(options, OPTION_drop_last) && !options->drop_last && config->rank == 0)
+        log_note("--drop-last is on: strategy %s leaves out the short last step of an epoch",
+                 options->strategy);
+    config->drop_last = options->drop_last = true;
+}
+
 enum status resolve_overlap(struct options *options, struct run_config *config) {
     const struct pipeline_schedule *schedule = pipeline_find(config->schedule);
     bool overlaps = schedule && schedule->older && !config->forward;
@@ -74,6 +81,6 @@ enum status resolve_overlap(struct options *options, struct run_config *config) 
     TRY(resolve_clip(options, config));
     config->overlaps = config->grid.stages > 1;
     config->vertical_sync = options->vertical_sync;
-    config->drop_last = options->drop_last = true;
+    resolve_drop_last(options, config);
     return STATUS_OK;
 }

@@ -48,6 +48,7 @@ static struct state_layout *layout_of(const struct plan *plan, const struct hold
         .optimizer = config->optimizer,
         .forward = config->forward,
         .versions = program->chunk[0].older,
+        .apart = config->apart,
         .common = plan->program->every > 0,
         .outer = plan->program->every > 0 && config->outer.momentum > 0,
         .grads = config->sliced & SLICED_GRADIENTS ? 1 : program->grads,

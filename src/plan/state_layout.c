@@ -230,6 +230,7 @@ struct state_layout *state_layout_new(const struct state_config *config) {
     const struct graph *graph = config->graph;
     struct state_layout *layout = MEM_NEW(struct state_layout);
     *layout = (struct state_layout){.optimizer = config->optimizer,
+                                    .apart = config->apart,
                                     .params = MEM_ARRAY(struct state_item, graph->param_count),
                                     .frozen = MEM_ARRAY(struct state_item, graph->param_count),
                                     .buffers = MEM_ARRAY(struct state_item, graph->buffer_count),

@@ -94,6 +94,7 @@ struct state_use {
 
 struct state_layout {
     const struct optim_rule *optimizer;
+    bool apart;                          /* replicas have values of their own: each saves its own */
     struct state_item *params, *buffers; /* of params those that are frozen are not held; */
     struct state_item *frozen;           /* of these, by the same numbers, no others are */
     struct state_use *uses;
@@ -122,6 +123,7 @@ struct state_config {
     const bool *holds_buffer;  /* per buffer of the graph; NULL: all of them */
     bool forward;              /* nothing is learnt: there is no optimizer state */
     int versions;              /* of the parameters, beside the newest */
+    bool apart;                /* replicas have values of their own */
     bool common, outer;        /* there are those arrays */
     int grads;                 /* gradient buffers; a driver of stages has none, and learns */
     int grad_windows;          /* buffers of windows, where there are any */

@@ -101,6 +101,10 @@ static enum status check_threads(const struct options *options) {
 }
 
 enum status strategy_check(const struct options *options, int64_t ranks) {
+    if (options->strategy && strcmp(options->strategy, "best") == 0)
+        return fail(STATUS_USAGE,
+                    "--strategy best is for train, explain and simulate, which search "
+                    "first\n  stretto plan prints the options of the best one");
     TRY(check_one_rank(options, ranks));
     return check_threads(options);
 }

@@ -98,6 +98,13 @@ static bool outer_optimizers_word(int index, struct option_word *out) {
     return true;
 }
 
+static bool group_rules_word(int index, struct option_word *out) {
+    struct group_rule_word word;
+    if (!groups_rule_at(index, &word)) return false;
+    *out = (struct option_word){.name = word.name, .help = word.help, .acts = word.acts};
+    return true;
+}
+
 static bool optimizers_word(int index, struct option_word *out) {
     int count;
     const struct optim_rule *const *all = optim_all(&count);

@@ -24,6 +24,7 @@ static const struct {
     {OPTION_hostfile, FORM_PATH},  {OPTION_nodes_file, FORM_PATH}, {OPTION_key, FORM_PATH},
     {OPTION_program, FORM_PATH},   {OPTION_profile, FORM_LIST},    {OPTION_cluster, FORM_CLUSTER},
     {OPTION_deepspeed, FORM_PATH}, {OPTION_config, FORM_PATH},     {OPTION_hetero, FORM_LAWS},
+    {OPTION_course, FORM_PATH},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
 

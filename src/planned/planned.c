@@ -75,12 +75,21 @@ struct rank_info planned_info_to_forecast(const struct options *options, int ran
         .ranks = ranks, .local_ranks = ranks, .to_start = processes, .weighed = processes};
 }
 
+/* Every rank reads it itself. */
+static enum status open_course(struct planned_run *planned) {
+    const struct options *options = &planned->options;
+    if (!option_is_set(options, OPTION_course)) return STATUS_OK;
+    planned->course_file = arena_new(&planned->arena, sizeof *planned->course_file);
+    return course_file_read(options->course, &planned->arena, planned->course_file);
+}
+
 /* The machine is known here; what follows from it and the options is decided in src/plan. */
 static enum status resolve(struct planned_run *planned, const struct rank_info *info,
                            struct run_config *out) {
     const struct model *model = model_find(planned->options.model);
     struct cores_share share;
     TRY(planned_open_data(planned));
+    TRY(open_course(planned));
     TRY(share_of(planned, info, &share));
     planned->cores = share;
     planned->local_ranks = share.ranks;
@@ -95,7 +104,8 @@ static enum status resolve(struct planned_run *planned, const struct rank_info *
                                   .weighed = info->weighed,
                                   .forward = info->forward,
                                   .loads = info->loads,
-                                  .forward_batch = info->forward_batch};
+                                  .forward_batch = info->forward_batch,
+                                  .course = planned->course_file};
     return resolve_run(&planned->options, model, planned->dataset, &place, out);
 }
 
@@ -213,6 +223,7 @@ struct rank_info planned_info_beside(const struct planned_run *first, int rank, 
 void planned_close(struct planned_run *planned) {
     plan_free(&planned->plan);
     course_free(&planned->course);
+    arena_free(&planned->arena);
     cost_free(&planned->costs);
     free(planned->position);
     free(planned->position_planning);

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/option.h"
 #include "launch/cores.h"
-#include "plan/course.h"
+#include "plan/course_file.h"
 #include "planned/agreed_program.h"
 
 /* Which rank of how many this is; ranks of one process share a data set. */
@@ -41,6 +41,8 @@ struct planned_run {
     bool owns_dataset;
     struct plan *plan; /* of the first part of the course, with the run's configuration */
     struct course course;
+    struct course_file *course_file; /* of --course, in the arena; or NULL */
+    struct arena arena;
     struct costs *costs;      /* that the options name */
     bool threads;             /* the ranks share this process */
     struct cores_share cores; /* of this host, as far as known */

@@ -4,12 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/option_registry.h"
 #include "plan/resolve.h"
 #include "plan/strategy.h"
 #include "planned/events.h"
+#include "planned/paths.h"
 #include "planned/weigher.h"
 #include "record/trace.h"
 #include "sync/sync.h"
@@ -117,14 +119,16 @@ static enum status refuse_costs(const struct options *options) {
                                             OPTION_program};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (option_is_given(options, others[i]))
-            return fail(STATUS_USAGE,
-                        "--%s fixes a plan or its times: plan has nothing to search with it\n"
-                        "  explain and simulate take it",
-                        option_rows[others[i]].name);
+            return fail(
+                STATUS_USAGE,
+                "--%s is for one plan or fixes its times, so plan cannot compare others by it\n"
+                "  explain and simulate take it",
+                option_rows[others[i]].name);
     TRY(refuse_apart(options));
     if (strcmp(options->clock, "virtual") != 0) return STATUS_OK;
-    return fail(STATUS_USAGE, "--clock virtual is of a run: plan forecasts the wall clock\n"
-                              "  --cluster describes devices of one's own");
+    return fail(STATUS_USAGE,
+                "--clock virtual: plan forecasts the wall clock\n"
+                "  leave it out; --cluster forecasts for other devices than this machine's");
 }
 
 static enum status set_input(struct planned_search *search) {
@@ -183,11 +187,17 @@ static enum status search_all(struct planned_search *search) {
     return find_fitting(search);
 }
 
+enum status planned_search_open(const struct options *options, struct planned_search *out) {
+    *out = (struct planned_search){.options = *options};
+    if (option_is_given(options, OPTION_strategy) && strcmp(options->strategy, "best") == 0)
+        option_reset(&out->options, OPTION_strategy);
+    TRY(refuse_costs(options));
+    return open_search(out);
+}
+
 enum status planned_search(const struct options *options, bool exhaustive,
                            struct planned_search *out) {
-    *out = (struct planned_search){.options = *options};
-    TRY(refuse_costs(options));
-    enum status status = open_search(out);
+    enum status status = planned_search_open(options, out);
     out->input.exhaustive = exhaustive;
     if (status == STATUS_OK) status = search_all(out);
     if (status != STATUS_OK) planned_search_close(out);
@@ -271,4 +281,46 @@ enum status planned_search_options(const struct planned_search *search,
         return STATUS_OK;
     snprintf(text, sizeof text, "%d", search->input.threads);
     return option_set(out, OPTION_threads, text, "--threads", OPTION_FROM_COMMAND_LINE);
+}
+
+/* --- a config file --- */
+
+bool planned_search_is_told(const struct options *options, enum option_id id,
+                            enum option_command command) {
+    static const enum option_id never[] = {OPTION_json, OPTION_quiet, OPTION_help, OPTION_draw};
+    const struct option_row *row = &option_rows[id];
+    bool forecast = command & (COMMAND_SIMULATE | COMMAND_EXPLAIN);
+    for (size_t i = 0; i < sizeof never / sizeof *never; i++)
+        if (id == never[i]) return false;
+    bool by_time = strcmp(options->strategy, "auto") == 0;
+    if (id == OPTION_cluster) return (forecast || by_time) && option_is_given(options, id);
+    by_time |= strcmp(options->balance, "time") == 0;
+    if (id == OPTION_profile && !forecast && !by_time) return false;
+    return row->commands & (unsigned)command;
+}
+
+static char *config_text(const struct options *options) {
+    struct options kept = *options;
+    SCOPED(arena_free) struct arena paths = {0};
+    kept.arena = (struct arena){0};
+    kept.command = COMMAND_TRAIN;
+    for (int id = 0; id < OPTION_COUNT; id++) {
+        bool said = option_is_given(&kept, (enum option_id)id) || id == OPTION_model;
+        if (!said || !planned_search_is_told(options, (enum option_id)id, COMMAND_TRAIN))
+            kept.source[id] = OPTION_UNSET;
+    }
+    paths_make_absolute(&kept, &paths);
+    SCOPED_FREE char *yaml = options_write_yaml(&kept);
+    arena_free(&kept.arena);
+    return mem_format(PLANNED_CONFIG_LINE "%s", yaml);
+}
+
+enum status planned_search_write(const struct planned_search *search, const struct planner_row *row,
+                                 const char *path) {
+    struct options options;
+    enum status status = planned_search_options(search, row, &options);
+    SCOPED_FREE char *text = status == STATUS_OK ? config_text(&options) : NULL;
+    if (status == STATUS_OK) status = file_write_text(path, text);
+    arena_free(&options.arena);
+    return status;
 }

@@ -19,6 +19,8 @@ struct planned_search {
  * not be moved. The options must outlive it. */
 enum status planned_search(const struct options *options, bool exhaustive,
                            struct planned_search *out);
+/* Local, blocking (opens the data). The same, and nothing is searched yet. */
+enum status planned_search_open(const struct options *options, struct planned_search *out);
 void planned_search_close(struct planned_search *search);
 
 /* Local. How many ranks a command without a launcher plans: -n, --stages x --replicas, or all of
@@ -29,6 +31,15 @@ const struct planner_row *planned_search_first(const struct planned_search *sear
 /* Local. STATUS_MEMORY where no candidate fits: by how many bytes the best misses, and what would
  * make it fit. */
 enum status planned_search_refuse(const struct planned_search *search);
+/* Local, blocking. Writes the options of a row that train needs as a config file, which begins with
+ * this line. */
+#define PLANNED_CONFIG_LINE "# A plan that stretto found.\n"
+enum status planned_search_write(const struct planned_search *search, const struct planner_row *row,
+                                 const char *path);
+/* Local. Whether train needs the option, or another command (forecasts take a cluster and profile):
+ * what it decides about the run, and not how this command talks. */
+bool planned_search_is_told(const struct options *options, enum option_id id,
+                            enum option_command command);
 /* Local. The options of a row, with the number of threads that the search had: those of the command
  * that is printed. The caller frees them. */
 enum status planned_search_options(const struct planned_search *search,

@@ -1,9 +1,11 @@
 /* See bound.h. */
 #include "planner/bound.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "plan/buckets.h"
 #include "program/pipeline.h"
@@ -27,6 +29,7 @@ void planner_bounds_free(struct planner_bounds *bounds) {
     planner_lane_free(&bounds->lane);
     planner_lane_free(&bounds->worst);
     planner_splits_free(&bounds->splits);
+    free(bounds->shared);
     *bounds = (struct planner_bounds){0};
 }
 
@@ -180,7 +183,7 @@ static struct work work_of(const struct planner_lane *lane, int position) {
         work.comm += stage->sum + stage->gather + stage->more;
         if (c == 0)
             work.gather =
-                planner_lane_gathered(lane, grid_stage(&frame->grid, position, 0), stage->gather);
+                planner_lane_gathered(lane, grid_stage(&frame->grid, position, 0), stage->awaited);
     }
     work.passes += work.backward;
     return work;
@@ -227,18 +230,39 @@ static void find_firsts(const struct planner_lane *lane, const double *whole,
         out->back[s] = out->back[s + 1] + lane->stage[s + 1].input + message(lane, s, 1);
 }
 
+/* A link carries one message at a time: when the last of all micro-batches has come over it whose
+ * first one was ready then. */
+static double carried(const struct planner_lane *lane, int cut, int way, double ready) {
+    const struct planner_times *stage = &lane->stage[cut];
+    return ready + lane->frame->choice.micro_batches * stage->moving[way] + stage->latency[way];
+}
+
+/* When a stage has ended its last forward; the one that comes last is the last to leave. */
+static void find_last_forwards(const struct planner_lane *lane, const struct earliest *times,
+                               double *forward) {
+    double micros = lane->frame->choice.micro_batches, come = 0;
+    for (int s = 0; s < lane->count; s++) {
+        double own = lane->stage[s].forward;
+        forward[s] = larger(come + own, times->ahead[s] + micros * own);
+        come = larger(forward[s] + message(lane, s, 0), carried(lane, s, 0, times->ahead[s] + own));
+    }
+}
+
 static void find_lasts(const struct planner_lane *lane, struct earliest *out) {
     const struct planner_choice *choice = &lane->frame->choice;
-    double micros = choice->micro_batches;
+    double micros = choice->micro_batches, *forward = out->late;
+    find_last_forwards(lane, out, forward);
     for (int s = lane->count - 1; s >= 0; s--) {
         const struct planner_times *stage = &lane->stage[s];
         double again = again_at(lane, lane->position[s]),
                own = larger(out->ahead[s] + micros * stage->forward + again * stage->once_more,
                             out->back[s] + (again > 1 ? (again - 1) * stage->once_more : 0)) +
-                     micros * stage->input;
-        out->input[s] = own;
+                     micros * stage->input,
+               come = forward[s];
         if (s + 1 < lane->count)
-            out->input[s] = larger(own, out->input[s + 1] + message(lane, s, 1) + stage->input);
+            come = larger(larger(come, out->input[s + 1] + message(lane, s, 1)),
+                          carried(lane, s, 1, out->back[s + 1] + lane->stage[s + 1].input));
+        out->input[s] = larger(own, come + stage->input);
         out->late[s] =
             larger(out->input[s] - stage->input, out->ahead[s] + micros * stage->forward +
                                                      (micros - 1) * (stage->input + stage->weight));
@@ -270,7 +294,7 @@ static double first_forwards(const struct planner_lane *lane, double *whole) {
         bool from_here = frame->clips || p == 0;
         double gathered = 0;
         for (int c = 0; from_here && c <= chunk; c++)
-            gathered += lane->stage[grid_stage(&frame->grid, p, c)].gather;
+            gathered += lane->stage[grid_stage(&frame->grid, p, c)].awaited;
         whole[s] = planner_lane_gathered(lane, s, gathered) + (frame->clips ? lane->update[p] : 0);
         most = larger(most, whole[s]);
     }
@@ -377,6 +401,86 @@ enum status planner_bound_whole(struct planner_bounds *bounds, struct planner_ro
     double again = choice->recompute == RECOMPUTE_ALWAYS_BLOCK ? choice->micro_batches : 0,
            all = of->least_ns * choice->micro_batches + of->least_forward_ns * again;
     row->step_ns = all / choice->stages * crowd_of(bounds, choice);
+    return STATUS_OK;
+}
+
+/* --- what many candidates have in common --- */
+
+/* A bound of all candidates of a shape; ns 0: an empty place. */
+struct planner_shared {
+    int32_t stages, replicas, micro_batches;
+    int16_t chunks;
+    int8_t balance, kind; /* kind: V, overlapping */
+    double ns;
+};
+
+static struct planner_shared shared_of(const struct planner_choice *choice, bool v_shape) {
+    bool v = choice->schedule >= 0 ? pipeline_at(choice->schedule)->v_shape : v_shape;
+    return (struct planner_shared){.stages = choice->stages,
+                                   .replicas = choice->replicas,
+                                   .micro_batches = choice->micro_batches,
+                                   .chunks = choice->chunks,
+                                   .balance = choice->balance,
+                                   .kind = (int8_t)(v + 2 * planner_overlaps(choice))};
+}
+
+static struct planner_shared *place_of(struct planner_shared *table, int64_t room,
+                                       const struct planner_shared *key) {
+    enum { KEY_BYTES = offsetof(struct planner_shared, ns) };
+    uint64_t at = hash64(HASH64_START, key, KEY_BYTES);
+    for (at %= (uint64_t)room; table[at].ns > 0; at = (at + 1) % (uint64_t)room)
+        if (memcmp(&table[at], key, KEY_BYTES) == 0) break;
+    return &table[at];
+}
+
+static void make_room(struct planner_bounds *bounds) {
+    if (2 * bounds->shared_count < bounds->shared_room) return;
+    int64_t room = bounds->shared_room ? 2 * bounds->shared_room : 1024;
+    struct planner_shared *table = MEM_ARRAY(struct planner_shared, room);
+    for (int64_t i = 0; i < bounds->shared_room; i++)
+        if (bounds->shared[i].ns > 0)
+            *place_of(table, room, &bounds->shared[i]) = bounds->shared[i];
+    free(bounds->shared);
+    bounds->shared = table;
+    bounds->shared_room = room;
+}
+
+/* Recomputation takes time and nothing else; of ZeRO stages the one that takes least. */
+static enum status find_shape(struct planner_bounds *bounds, const struct planner_choice *choice,
+                              bool v_shape, double *out) {
+    struct planner_shared key = shared_of(choice, v_shape);
+    struct planner_choice any = *choice;
+    make_room(bounds);
+    struct planner_shared *found = place_of(bounds->shared, bounds->shared_room, &key);
+    any.recompute = RECOMPUTE_NEVER;
+    for (int zero = 0; found->ns == 0 && zero <= (choice->replicas > 1 ? 3 : 0); zero++) {
+        struct planner_frame frame;
+        any.zero_stage = (int8_t)zero;
+        TRY(planner_frame_of(bounds, &any, v_shape, &frame));
+        frame.any_buckets = true;
+        double ns = planner_frame_ns(bounds, &frame);
+        if (zero == 0 || ns < key.ns) key.ns = ns;
+    }
+    if (found->ns == 0) {
+        if (key.ns <= 0) key.ns = 1e-300;
+        *found = key;
+        bounds->shared_count++;
+    }
+    *out = found->ns;
+    return STATUS_OK;
+}
+
+enum status planner_bound_shape(struct planner_bounds *bounds, struct planner_row *row) {
+    bool is_auto = row->choice.schedule == PLANNER_AUTO;
+    double least = 0, ns;
+    for (int shape = 0; shape < (is_auto ? 3 : 1); shape++) {
+        struct planner_choice choice = row->choice;
+        if (is_auto && !choice.chunks) choice.chunks = shape ? 2 : 1;
+        if (choice.stages * choice.chunks > bounds->splits.layers) continue;
+        TRY(find_shape(bounds, &choice, shape == 2, &ns));
+        if (least == 0 || ns < least) least = ns;
+    }
+    row->step_ns = larger(row->step_ns, least);
     return STATUS_OK;
 }
 

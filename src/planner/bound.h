@@ -8,8 +8,10 @@
  * and buckets that come late only make a step longer. Memory: parameters, their gradients and
  * optimizer state, and what one micro-batch keeps.
  *
- * Three of them, each dearer and closer than the one before: by the whole model; by the cut, in
- * whatever order a schedule runs; by that order. Stages are cut as a plan cuts them. */
+ * Four of them, each dearer and closer than the one before: by the whole model; by the cut, in
+ * whatever order a schedule runs, without recomputation and with the ZeRO stage that takes least,
+ * which is found once for all candidates of a shape; the same for what a candidate has of these; by
+ * the order of its schedule. Stages are cut as a plan cuts them. */
 #ifndef PLANNER_BOUND_H
 #define PLANNER_BOUND_H
 
@@ -24,6 +26,8 @@ struct planner_bounds {
     struct planner_splits splits;
     struct planner_layout **layout; /* by stages and replicas; NULL: none yet */
     struct planner_lane lane, worst;
+    struct planner_shared *shared; /* hashed: bounds that candidates have in common */
+    int64_t shared_count, shared_room;
     double bucket_bytes; /* at most, of a bucket of the model's parameters */
 };
 
@@ -36,9 +40,11 @@ void planner_bounds_free(struct planner_bounds *bounds);
 
 /* Local. A first bound, without a cut. */
 enum status planner_bound_whole(struct planner_bounds *bounds, struct planner_row *row);
+/* Local. A better one, that all candidates of the same stages have. */
+enum status planner_bound_shape(struct planner_bounds *bounds, struct planner_row *row);
 /* Local. A better one, by the stages. */
 enum status planner_bound_stages(struct planner_bounds *bounds, struct planner_row *row);
-/* Local. A third one, by the order of its schedule, or by what auto chose (else NULL). */
+/* Local. The last one, by the order of its schedule, or by what auto chose (else NULL). */
 enum status planner_bound_order(struct planner_bounds *bounds, const struct planner_auto *chosen,
                                 struct planner_row *row);
 /* Local. Whether another balance, that is looked at before its own, cuts the model alike. */

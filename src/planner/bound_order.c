@@ -129,7 +129,7 @@ static void begin_step(const struct planner_lane *lane, const struct step *step,
         costs->start[p] = larger(step->passes, costs->ended[p]);
         for (int c = 0; c < grid->chunks; c++) {
             int stage = grid_stage(grid, p, c);
-            gathered += lane->stage[stage].gather;
+            gathered += lane->stage[stage].awaited;
             costs->whole[stage] = costs->ended[p] + planner_lane_gathered(lane, stage, gathered);
         }
     }

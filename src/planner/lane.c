@@ -39,7 +39,7 @@ static double least_buckets(const struct planner_frame *frame, double bytes, dou
     const struct planner_choice *choice = &frame->choice;
     double most = frame->bucket_bytes > largest ? frame->bucket_bytes : largest;
     bool apart = choice->zero_stage >= 2 || choice->recompute >= RECOMPUTE_EXCEPT_LAST_BLOCK;
-    if (apart || frame->bucket_bytes <= 0 || bytes <= most) return 1;
+    if (apart || frame->any_buckets || frame->bucket_bytes <= 0 || bytes <= most) return 1;
     double whole = (double)(int64_t)(bytes / most);
     return whole * most < bytes ? whole + 1 : whole;
 }
@@ -66,6 +66,7 @@ static void gather_passes(const struct planner_frame *frame, int position, int s
     bool usual = options->zero_keep == 0 && !option_is_given(options, OPTION_zero_prefetch) &&
                  frame->bucket_bytes > 0;
     if (stage == split->tied && split->tied_bytes > 0) all -= (double)split->tied_bytes;
+    if (options->zero_keep == 0) out->awaited = over_replicas(frame, position, all / 2, 1);
     if (!usual || split->twice[stage] || all <= 0) return;
     if (left < frame->bucket_bytes) left = frame->bucket_bytes;
     out->pass = over_replicas(frame, position, all / 2, 1);
@@ -81,6 +82,7 @@ static void sum_stage(const struct planner_frame *frame, int position, int stage
     double half = over_replicas(frame, position, bytes / 2, buckets);
     out->sum = choice->zero_stage ? half : over_replicas(frame, position, bytes, buckets);
     out->gather = choice->zero_stage == 1 || choice->zero_stage == 2 ? half : 0;
+    out->awaited = out->gather;
     if (choice->zero_stage < 3) return;
     out->more = half;
     gather_passes(frame, position, stage, out);

@@ -21,6 +21,7 @@ struct planner_frame {
     double crowd;
     double bucket_bytes; /* of a bucket of many parameters, at most; 0: not known */
     bool clips;          /* the update awaits the norm of all gradients */
+    bool any_buckets;    /* not more than one is known of */
 };
 
 /* Times of a stage; where the ranks of this machine copy messages, with these copies. */
@@ -30,6 +31,7 @@ struct planner_times {
     double add;                   /* of weight gradients to those of other micro-batches */
     double sum;                   /* of its gradients over replicas, or of their slices */
     double gather;                /* of its parameters, behind the update */
+    double awaited;               /* of them by the first forward: with ZeRO-3 it is a pass's own */
     double more;                  /* gathers of its parameters besides, in whatever order */
     double pass, again;           /* of them: for a pass, and for one right behind another; or 0 */
     double latency[2], moving[2]; /* of messages to the next stage, and from it back */

@@ -218,13 +218,15 @@ static enum status refuse_two(const struct lister *lister, enum option_id a, enu
                 one, option_rows[b].name, other, why);
 }
 
+/* Options that fix what is searched. */
+static const enum option_id fixing[] = {
+    OPTION_strategy,       OPTION_schedule, OPTION_stages,        OPTION_replicas,
+    OPTION_virtual_stages, OPTION_cut,      OPTION_zero_stage,    OPTION_sync,
+    OPTION_recompute,      OPTION_balance,  OPTION_micro_batches, OPTION_micro_batch_size};
+
 /* The two options of which the later one leaves nothing that the earlier one allows: found by
  * leaving out one after the other. */
 static enum status refuse(const struct lister *lister) {
-    static const enum option_id fixing[] = {
-        OPTION_strategy,       OPTION_schedule, OPTION_stages,        OPTION_replicas,
-        OPTION_virtual_stages, OPTION_cut,      OPTION_zero_stage,    OPTION_sync,
-        OPTION_recompute,      OPTION_balance,  OPTION_micro_batches, OPTION_micro_batch_size};
     enum { COUNT = sizeof fixing / sizeof fixing[0] };
     for (int a = 0; a < COUNT; a++) {
         for (int b = a + 1; b < COUNT; b++) {
@@ -245,20 +247,58 @@ static enum status refuse(const struct lister *lister) {
     return STATUS_OK;
 }
 
-static enum status refuse_alone(const struct lister *lister) {
+/* One option that leaves nothing by itself, with what it would need. */
+static enum status refuse_one(const struct lister *lister) {
     const struct options *options = lister->options;
     char layers[TEXT_BYTES], ranks[TEXT_BYTES];
+    bool stages = is_fixed(lister, OPTION_stages), replicas = is_fixed(lister, OPTION_replicas);
+    int64_t asked = (stages ? options->stages : 1) * (replicas ? options->replicas : 1);
     text_count(lister->layers, "layer", layers);
     text_count(lister->input->ranks, "rank", ranks);
-    TRY(refuse(lister));
-    if (is_fixed(lister, OPTION_replicas) && options->batch % options->replicas)
+    if (stages && options->stages > lister->layers)
+        return fail(STATUS_USAGE,
+                    "--stages %lld: the model has %s, and each stage needs at least one",
+                    (long long)options->stages, layers);
+    if (asked > lister->input->ranks)
+        return fail(STATUS_USAGE, "%s %lld%s needs %lld ranks, and there %s %s",
+                    stages ? "--stages" : "--replicas",
+                    (long long)(stages ? options->stages : options->replicas),
+                    stages && replicas ? " with these --replicas" : "", (long long)asked,
+                    lister->input->ranks == 1 ? "is" : "are", ranks);
+    if (replicas && options->batch % options->replicas)
         return fail(STATUS_USAGE, "--batch %lld is no multiple of --replicas %lld",
                     (long long)options->batch, (long long)options->replicas);
+    if (is_fixed(lister, OPTION_micro_batches) && options->batch % options->micro_batches)
+        return fail(STATUS_USAGE, "--batch %lld is no multiple of --micro-batches %lld",
+                    (long long)options->batch, (long long)options->micro_batches);
+    if (is_fixed(lister, OPTION_micro_batch_size) && options->batch % options->micro_batch_size)
+        return fail(STATUS_USAGE, "--batch %lld is no multiple of --micro-batch-size %lld",
+                    (long long)options->batch, (long long)options->micro_batch_size);
+    return STATUS_OK;
+}
+
+/* "--stages 2, --schedule zbv" */
+static char *fixed_text(const struct lister *lister) {
+    char *all = mem_text("");
+    for (size_t i = 0; i < sizeof fixing / sizeof *fixing; i++) {
+        if (!is_fixed(lister, fixing[i])) continue;
+        SCOPED_FREE char *value = option_text(lister->options, fixing[i]), *before = all;
+        all = mem_format("%s%s--%s %s", before, *before ? ", " : "", option_rows[fixing[i]].name,
+                         value);
+    }
+    return all;
+}
+
+static enum status refuse_alone(const struct lister *lister) {
+    char layers[TEXT_BYTES], ranks[TEXT_BYTES];
+    TRY(refuse_one(lister));
+    TRY(refuse(lister));
+    SCOPED_FREE char *fixed = fixed_text(lister);
     return fail(STATUS_USAGE,
-                "no plan has what the options fix: %s, a model with %s that cuts can go "
-                "between, --batch %lld\n  leave one of --stages, --replicas, --schedule, "
-                "--micro-batches open",
-                ranks, layers, (long long)options->batch);
+                "no plan has %s together, with %s, --batch %lld and a model of %s\n"
+                "  leave one of them out",
+                fixed, text_count(lister->input->ranks, "rank", ranks),
+                (long long)lister->options->batch, text_count(lister->layers, "layer", layers));
 }
 
 enum status planner_list(const struct planner_input *input, int layers, struct planner_rows *out) {

@@ -75,7 +75,7 @@ static int by_rank(const void *a, const void *b) {
 
 /* --- the heap --- */
 
-enum level { LEVEL_WHOLE, LEVEL_STAGES, LEVEL_ORDER, LEVEL_KNOWN, LEVEL_TIMED };
+enum level { LEVEL_WHOLE, LEVEL_SHAPE, LEVEL_STAGES, LEVEL_ORDER, LEVEL_KNOWN, LEVEL_TIMED };
 
 struct search {
     const struct planner_input *input;
@@ -125,11 +125,15 @@ static void remove_top(struct search *search) {
 /* Memory that is too small for what the bound counts is for all the rest, too. */
 static void refine(struct search *search, int64_t at) {
     struct planner_row *row = &search->rows.item[at];
-    bool same = false, first = search->level[at]++ == LEVEL_WHOLE;
-    enum status status = first ? planner_is_again(&search->bounds, &row->choice, &same) : STATUS_OK;
+    struct planner_bounds *bounds = &search->bounds;
+    enum level level = (enum level)search->level[at]++;
+    bool same = false;
+    enum status status = STATUS_OK;
+    if (level == LEVEL_SHAPE) status = planner_is_again(bounds, &row->choice, &same);
     if (status == STATUS_OK && !same)
-        status = first ? planner_bound_stages(&search->bounds, row)
-                       : planner_bound_order(&search->bounds, NULL, row);
+        status = level == LEVEL_WHOLE   ? planner_bound_shape(bounds, row)
+                 : level == LEVEL_SHAPE ? planner_bound_stages(bounds, row)
+                                        : planner_bound_order(bounds, NULL, row);
     row->over_bytes = planner_over(search->input, &row->choice, row->peak_bytes);
     if (status != STATUS_OK)
         row->state = PLANNER_REFUSED;
@@ -264,6 +268,7 @@ static void take_rows(struct search *search) {
         int *best = &result->best_of[planner_kind(&row->choice)];
         result->timed += row->state == PLANNER_TIMED;
         result->too_large += row->state == PLANNER_TOO_LARGE;
+        result->loud += row->state == PLANNER_LOUD;
         result->refused += row->state == PLANNER_REFUSED;
         result->bounded += row->state == PLANNER_BOUNDED;
         result->uses_all |= row->choice.ranks == search->input->ranks;
@@ -288,6 +293,15 @@ static enum status search_with(struct search *search, const struct run_config *b
     return STATUS_OK;
 }
 
+static void search_free(struct search *search) {
+    planner_bounds_free(&search->bounds);
+    planner_autos_free(&search->autos);
+    plan_pool_free(&search->pool);
+    free(search->rows.item);
+    free(search->heap);
+    free(search->level);
+}
+
 enum status planner_search(const struct planner_input *input, struct planner_result *out) {
     struct options options = {0};
     struct run_config base;
@@ -296,17 +310,26 @@ enum status planner_search(const struct planner_input *input, struct planner_res
     enum status status = configure_base(input, &options, &base);
     if (status == STATUS_OK) status = plan_pool_new(&base, &search.pool);
     if (status == STATUS_OK) status = search_with(&search, &base);
-    planner_bounds_free(&search.bounds);
-    planner_autos_free(&search.autos);
-    plan_pool_free(&search.pool);
-    free(search.rows.item);
-    free(search.heap);
-    free(search.level);
+    search_free(&search);
     arena_free(&options.arena);
     if (status == STATUS_OK)
         *out = result;
     else
         planner_free(&result);
+    return status;
+}
+
+enum status planner_measure(const struct planner_input *input, const struct planner_choice *choice,
+                            struct planner_row *out) {
+    struct options options = {0};
+    struct run_config base;
+    struct search search = {.input = input};
+    enum status status = configure_base(input, &options, &base);
+    if (status == STATUS_OK) status = plan_pool_new(&base, &search.pool);
+    *out = (struct planner_row){.choice = *choice};
+    if (status == STATUS_OK) planner_try(input, search.pool, &search.autos, out);
+    search_free(&search);
+    arena_free(&options.arena);
     return status;
 }
 

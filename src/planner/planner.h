@@ -45,6 +45,7 @@ enum planner_state {
     PLANNER_BOUNDED,   /* slower than others by its bound: not looked at */
     PLANNER_TOO_LARGE, /* does not fit */
     PLANNER_REFUSED,   /* no such run: what one option asks for another one forbids */
+    PLANNER_LOUD,      /* a rank sends more than the budget */
     PLANNER_AGAIN,     /* auto found an order that has a row of its own */
     PLANNER_TIMED
 };
@@ -81,6 +82,7 @@ struct planner_input {
     int threads; /* of a rank, whatever the number of ranks is */
     int cores;   /* that ranks of this machine share; 0: each has a device of its own */
     struct planner_memory memory;
+    int64_t budget_bytes; /* that a rank may send in a step; 0: any */
     /* Fills in what the plan does not know of its memory: library and trace. */
     void (*complete)(void *context, struct plan *plan);
     void *context;
@@ -92,7 +94,7 @@ struct planner_result {
     struct planner_row *row; /* all candidates; those that were timed first, the best one first */
     int64_t row_count;
     int timed;
-    int64_t too_large, refused, bounded, planned; /* how many are, and were */
+    int64_t too_large, loud, refused, bounded, planned; /* how many are, and were */
     int best_of[PLANNER_KINDS]; /* row of the best of each kind; -1: none fits, or there is none */
     bool batch_norm;            /* the model has statistics of micro-batches */
     bool uses_all;              /* some candidate has all ranks */
@@ -104,6 +106,10 @@ struct planner_result {
  * is there with STATUS_OK alone; where nothing fits no row is timed. */
 enum status planner_search(const struct planner_input *input, struct planner_result *out);
 void planner_free(struct planner_result *result);
+
+/* Local. One candidate of the input, planned and simulated whatever others take. */
+enum status planner_measure(const struct planner_input *input, const struct planner_choice *choice,
+                            struct planner_row *out);
 
 /* Local. Makes the options those of a candidate: `options` are a copy of the input's. */
 enum status planner_apply(const struct planner_choice *choice, const struct costs *costs,

@@ -233,7 +233,8 @@ static void take_times(struct trial *trial) {
         int64_t bytes = sent_by(trial, group_rank(grid, GROUP_PIPELINE, 0, p));
         if (bytes > row->sent_bytes) row->sent_bytes = bytes;
     }
-    row->state = PLANNER_TIMED;
+    int64_t budget = trial->input->budget_bytes;
+    row->state = budget > 0 && row->sent_bytes > budget ? PLANNER_LOUD : PLANNER_TIMED;
 }
 
 /* How many threads share a core: as planned_crowd says of this machine. */

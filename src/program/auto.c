@@ -125,14 +125,24 @@ static bool tighten(const struct auto_input *input, const struct pipeline_order 
     return over;
 }
 
+/* How long an order may take that is still of use. */
+static double longest(const struct auto_input *input, const struct best *best) {
+    double most = input->under_ns;
+    if (best->orders && (most == 0 || best->choice.times.total < most))
+        most = best->choice.times.total;
+    return most;
+}
+
 /* The builder counts what is kept at one time. Where stages have memory of their own, what it makes
- * may take more than the limit: then it is told a lower one. */
+ * may take more than the limit: then it is told a lower one. One that is too slow with all of the
+ * limit is not tried with less. */
 static void consider_setting(const struct auto_input *input, int switches, struct best *best) {
     enum { TRIES = 6 };
     int positions = input->shape->positions;
     int64_t *limits = MEM_ARRAY(int64_t, positions);
     struct auto_input own = *input;
     own.limit_bytes = limits;
+    own.under_ns = longest(input, best);
     memcpy(limits, input->limit_bytes, (size_t)positions * sizeof *limits);
     bool again = true;
     for (int i = 0; i < TRIES && again; i++) {

@@ -12,6 +12,8 @@ struct auto_input {
     const struct replay_costs *costs;
     const struct replay_bytes *bytes;
     const int64_t *limit_bytes; /* per position: what activations may take */
+    double under_ns; /* a slower greedy order is of no use: one need not be built to its end; 0:
+                        none is */
     bool slots; /* a stage has memory for the most micro-batches that it ever keeps, which it shares
                    with no other stage: peaks of a position's stages add up */
 };
@@ -51,7 +53,8 @@ enum greedy_switch {
     GREEDY_SETTINGS_ONE_CHUNK = 4 /* with one chunk there are never several */
 };
 /* Local. The greedy order with these switches, into `orders` as above. False, and nothing written,
- * where a position cannot hold one micro-batch of each of its stages. */
+ * where a position cannot hold one micro-batch of each of its stages. Where it takes longer than
+ * input->under_ns allows the orders are empty. */
 bool greedy_build(const struct auto_input *input, int switches, struct pipeline_order *orders);
 
 #endif

@@ -8,6 +8,7 @@
  * stage of the same position would still fit after it. So the micro-batch that has come farthest
  * can always go on: those before it are on their way back and need nothing new, and whatever of
  * earlier stages is kept on its position has left room for it. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -15,6 +16,7 @@
 #include "program/auto.h"
 
 enum { NOT_YET = -1 };
+#define MARGIN 1e-6 /* for the rounding of sums in another order */
 
 struct event {
     double time;
@@ -28,7 +30,7 @@ struct stage_state {
 };
 
 struct position_state {
-    double free_at;
+    double free_at, left_ns; /* of all its computations that have not begun */
     int64_t used_bytes;
     int *waiting; /* stages whose W waits, oldest first, from `first` to `count` */
     int first, count;
@@ -45,6 +47,11 @@ struct greedy {
     int heap_count;
     size_t heap_capacity;
     struct pipeline_order *out;
+    /* Per stage: from the begin of an F, or an I, to the end of all, at least: its way to the last
+     * stage and back. */
+    double *forward_tail, *input_tail;
+    double most_ns; /* an order that takes longer is of no use */
+    bool late;      /* this one does */
 };
 
 static size_t cell(const struct greedy *g, int stage, int micro) {
@@ -164,13 +171,18 @@ static bool choose(const struct greedy *g, int position, double now, struct pipe
 
 /* --- doing it --- */
 
-/* When stage `to` has what stage `from` made at `end`. */
-static double arrives(struct greedy *g, int from, int to, double end) {
+/* When stage `to` has what stage `from` made at `end` of micro-batch m; those of the others follow
+ * over the same link. */
+static double arrives(struct greedy *g, int from, int to, int m, double end) {
     bool crosses = g->stage[from].position != g->stage[to].position;
     bool back = to < from;
+    double more = crosses && g->in->costs->latency
+                      ? (g->micros - 1 - m) * g->in->costs->moving[back][back ? to : from]
+                      : 0;
     double *link = &g->link[back][back ? to : from],
            at = crosses ? replay_message(g->in->costs, from, to, end, link) : end;
     push(g, at, g->stage[to].position);
+    g->late |= at + more + (back ? g->input_tail : g->forward_tail)[to] > g->most_ns;
     return at;
 }
 
@@ -179,7 +191,7 @@ static double start_forward(struct greedy *g, int s, int m, double now) {
     g->stage[s].forwards++;
     g->position[g->stage[s].position].used_bytes += g->stage[s].charge_bytes;
     if (s + 1 < g->stages)
-        g->forward_at[cell(g, s + 1, m)] = arrives(g, s, s + 1, end);
+        g->forward_at[cell(g, s + 1, m)] = arrives(g, s, s + 1, m, end);
     else
         g->input_at[cell(g, s, m)] = end;
     return end;
@@ -191,7 +203,7 @@ static double start_input(struct greedy *g, int s, int m, double now) {
     g->stage[s].inputs++;
     position->used_bytes += g->in->bytes->input[s] - g->stage[s].charge_bytes;
     position->waiting[position->count++] = s;
-    if (s > 0) g->input_at[cell(g, s - 1, m)] = arrives(g, s, s - 1, end);
+    if (s > 0) g->input_at[cell(g, s - 1, m)] = arrives(g, s, s - 1, m, end);
     return end;
 }
 
@@ -203,10 +215,43 @@ static double start_weight(struct greedy *g, int s, double now) {
     return now + g->in->costs->weight[s];
 }
 
+/* What a position has not begun comes behind what it begins now, and so do the micro-batches of
+ * this stage; the last of them has its way to go. */
+static void look_at_clock(struct greedy *g, struct position_state *position, struct pipeline_op op,
+                          double now, double end) {
+    const double *tail = op.op == INSTR_F ? g->forward_tail : g->input_tail;
+    double more = (g->micros - 1 - op.micro) * (end - now);
+    g->late |= now + position->left_ns > g->most_ns;
+    g->late |= op.op != INSTR_W && now + more + tail[op.stage] > g->most_ns;
+    position->left_ns -= end - now;
+}
+
+static double hop_ns(const struct greedy *g, int cut, int way) {
+    const struct replay_costs *costs = g->in->costs;
+    if (g->stage[cut].position == g->stage[cut + 1].position) return 0;
+    if (!costs->latency) return costs->hop;
+    const double *back = costs->back_latency ? costs->back_latency : costs->latency;
+    return (way ? back : costs->latency)[cut] + costs->moving[way][cut];
+}
+
+static void find_tails(struct greedy *g) {
+    const struct replay_costs *costs = g->in->costs;
+    g->forward_tail = MEM_ARRAY(double, g->stages);
+    g->input_tail = MEM_ARRAY(double, g->stages);
+    for (int s = 0; s < g->stages; s++)
+        g->input_tail[s] =
+            costs->input[s] + (s ? hop_ns(g, s - 1, 1) + g->input_tail[s - 1] : costs->weight[s]);
+    for (int s = g->stages - 1; s >= 0; s--)
+        g->forward_tail[s] =
+            costs->forward[s] +
+            (s + 1 < g->stages ? hop_ns(g, s, 0) + g->forward_tail[s + 1] : g->input_tail[s]);
+}
+
 static void start(struct greedy *g, int position, struct pipeline_op op, double now) {
     double end = op.op == INSTR_F   ? start_forward(g, op.stage, op.micro, now)
                  : op.op == INSTR_I ? start_input(g, op.stage, op.micro, now)
                                     : start_weight(g, op.stage, now);
+    look_at_clock(g, &g->position[position], op, now, end);
     g->position[position].free_at = end;
     push(g, end, position);
     pipeline_order_add(&g->out[position], op);
@@ -224,6 +269,9 @@ static void init_position(struct greedy *g, int position) {
         g->stage[s].charge_bytes = forward > input ? forward : input;
         g->stage[s].reserve_bytes = later_bytes;
         later_bytes += g->stage[s].charge_bytes;
+        g->position[position].left_ns +=
+            g->micros *
+            (g->in->costs->forward[s] + g->in->costs->input[s] + g->in->costs->weight[s]);
     }
     g->position[position].waiting = MEM_ARRAY(int, (size_t)g->chunks *(size_t)g->micros);
 }
@@ -235,6 +283,7 @@ static struct greedy greedy_new(const struct auto_input *input, int switches,
                        .stages = pipeline_stages(input->shape),
                        .micros = input->shape->micro_batches,
                        .chunks = input->shape->chunks,
+                       .most_ns = input->under_ns > 0 ? input->under_ns * (1 + MARGIN) : INFINITY,
                        .out = orders};
     size_t cells = (size_t)g.stages * (size_t)g.micros;
     g.stage = MEM_ARRAY(struct stage_state, g.stages);
@@ -247,6 +296,7 @@ static struct greedy greedy_new(const struct auto_input *input, int switches,
         g.input_at[i] = NOT_YET;
     }
     for (int p = 0; p < input->shape->positions; p++) init_position(&g, p);
+    find_tails(&g);
     return g;
 }
 
@@ -258,6 +308,8 @@ static void greedy_free(struct greedy *g) {
     free(g->input_at);
     for (int d = 0; d < 2; d++) free(g->link[d]);
     free(g->heap);
+    free(g->forward_tail);
+    free(g->input_tail);
 }
 
 static bool all_fit(const struct greedy *g) {
@@ -270,13 +322,14 @@ bool greedy_build(const struct auto_input *input, int switches, struct pipeline_
     SCOPED(greedy_free) struct greedy g = greedy_new(input, switches, orders);
     bool possible = all_fit(&g);
     if (possible) push(&g, 0, 0);
-    while (g.heap_count > 0) {
+    while (g.heap_count > 0 && !g.late) {
         struct event event = pop(&g);
         struct pipeline_op op;
         if (g.position[event.position].free_at > event.time) continue;
         if (choose(&g, event.position, event.time, &op)) start(&g, event.position, op, event.time);
     }
-    for (int s = 0; possible && s < g.stages; s++)
+    for (int p = 0; g.late && p < input->shape->positions; p++) pipeline_order_free(&orders[p]);
+    for (int s = 0; possible && !g.late && s < g.stages; s++)
         CHECK(g.stage[s].weights == g.micros, "greedy: stage %d did %d of %d", s,
               g.stage[s].weights, g.micros);
     return possible;

@@ -67,7 +67,9 @@ int group_family_find(const char *name) {
 
 int group_count(const struct grid *grid, enum group_family family) {
     switch (family) {
-    case GROUP_REPLICAS: return grid->stages;
+    case GROUP_REPLICAS:
+    case GROUP_CHOSEN:
+    case GROUP_CHOSEN_BY_STAGE: return grid->stages;
     case GROUP_PIPELINE: return pipelines(grid);
     case GROUP_TIED: return grid->tied[0] == grid->tied[1] ? 0 : pipelines(grid);
     default: return 1;
@@ -82,13 +84,15 @@ int group_of(const struct grid *grid, enum group_family family, int rank) {
         (grid->tied[0] == grid->tied[1] ||
          (cell.position != grid->tied[0] && cell.position != grid->tied[1])))
         return -1;
-    return family == GROUP_REPLICAS ? cell.position : cell.first_replica / grid->replicas_each;
+    return group_is_of_replicas(family) ? cell.position : cell.first_replica / grid->replicas_each;
 }
 
 int group_size(const struct grid *grid, enum group_family family, int index) {
     (void)index;
     switch (family) {
-    case GROUP_REPLICAS: return pipelines(grid);
+    case GROUP_REPLICAS:
+    case GROUP_CHOSEN:
+    case GROUP_CHOSEN_BY_STAGE: return pipelines(grid);
     case GROUP_PIPELINE: return grid->stages;
     case GROUP_TIED: return 2;
     default: return grid_ranks(grid);
@@ -97,7 +101,9 @@ int group_size(const struct grid *grid, enum group_family family, int index) {
 
 int group_rank(const struct grid *grid, enum group_family family, int index, int place) {
     switch (family) {
-    case GROUP_REPLICAS: return grid->drivers + place * grid->stages + index;
+    case GROUP_REPLICAS:
+    case GROUP_CHOSEN:
+    case GROUP_CHOSEN_BY_STAGE: return grid->drivers + place * grid->stages + index;
     case GROUP_PIPELINE: return grid->drivers + index * grid->stages + place;
     case GROUP_TIED: return grid->drivers + index * grid->stages + grid->tied[place];
     default: return place;

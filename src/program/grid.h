@@ -58,6 +58,14 @@ enum group_family {
     GROUP_FAMILY_COUNT
 };
 
+/* Local. Of a family: does each group have the ranks that hold the same stages? Are its members
+ * chosen among them again and again, while ranks run? */
+static inline bool group_is_chosen(enum group_family family) {
+    return family == GROUP_CHOSEN || family == GROUP_CHOSEN_BY_STAGE;
+}
+static inline bool group_is_of_replicas(enum group_family family) {
+    return family == GROUP_REPLICAS || group_is_chosen(family);
+}
 /* Local. The name in the text form; the family of a name, or -1. */
 const char *group_family_name(enum group_family family);
 int group_family_find(const char *name);

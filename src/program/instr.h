@@ -68,7 +68,7 @@ struct instr_list {
 
 enum instr_queue { QUEUE_COMPUTE, QUEUE_COMM };
 enum instr_time { TIME_DATA, TIME_FORWARD, TIME_BACKWARD, TIME_COMM, TIME_OPTIMIZER, TIME_COUNT };
-enum instr_meets { MEETS_NOBODY, MEETS_GROUP, MEETS_SHARERS, MEETS_PEER, MEETS_CALL };
+enum instr_meets { MEETS_NOBODY, MEETS_GROUP, MEETS_SHARERS, MEETS_PEER, MEETS_CALL, MEETS_CHOICE };
 
 /* How far the micro-batch in a slot has come: a set of facts, the rows of fact.def, as bits. */
 enum {

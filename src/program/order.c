@@ -122,7 +122,7 @@ static uint64_t order_by_place(const struct program *program, const int64_t *sam
 uint64_t order_of_rank(const struct program *program, const int64_t *samples,
                        struct order_scope scope) {
     bool alone = scope.replica_count == program->grid.replicas;
-    if (alone || program->every > 0) return order_defined(program, samples, scope);
+    if (alone || program_is_apart(program)) return order_defined(program, samples, scope);
     if (program->sum == SUM_REPLICAS_FIRST && scope.replica_count == 1)
         return order_by_place(program, samples, scope);
     return order_reduced(order_defined(program, samples, scope));

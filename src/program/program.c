@@ -334,6 +334,12 @@ int sizes_place(const struct chunk_sizes *sizes, int places, int bucket) {
     return sizes->kept && bucket == sizes->buckets - 1 ? places : bucket % places;
 }
 
+int program_chosen(const struct program *program) {
+    int group = program->group_count - 1;
+    while (group >= 0 && !group_is_chosen(program->group[group])) group--;
+    return group;
+}
+
 int program_world(const struct program *program) {
     for (int g = 0; g < program->group_count; g++)
         if (program->group[g] == GROUP_WORLD) return g;

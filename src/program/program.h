@@ -152,6 +152,13 @@ void program_renumber(struct rank_program *rank);
 int program_declare_group(struct program *program, enum group_family family);
 int program_world(const struct program *program);
 
+/* Local. The group whose members are chosen while ranks run, or -1. Whether replicas have
+ * parameters of their own between averages. */
+int program_chosen(const struct program *program);
+static inline bool program_is_apart(const struct program *program) {
+    return program->every > 0 || program_chosen(program) >= 0;
+}
+
 /* Local. Adds a tie. NULL, or what of it cannot be, in words; then nothing is added. */
 const char *program_declare_tie(struct program *program, const struct program_tie *tie);
 /* Local. The tie that a stage is in; NULL: none. Are its stages on two ranks? */

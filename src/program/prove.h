@@ -23,8 +23,9 @@ struct step_proof {
     int peak_slots, peak_rank; /* most slots that a rank has in use at once, and such a rank */
 };
 struct program_proof {
-    int ranks, walked;            /* in all; looked at, the others do the same */
-    int rules;                    /* of rule.def */
+    int ranks, walked; /* in all; looked at, the others do the same */
+    int rules;         /* of rule.def */
+    int choices; /* where groups are chosen: all of them, if so many were walked; 0: not all */
     struct step_proof body, last; /* last: 0 instructions where there is no such list */
 };
 enum status program_prove(const struct program *program, const int64_t *last_samples,

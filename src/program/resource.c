@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 
-enum each { NEVER, ONE, SLOTS, GRAD_BUCKETS, BUCKETS };
+enum each { NEVER, ONE, CHOSEN, SLOTS, GRAD_BUCKETS, BUCKETS };
 enum life { STEP, RUN };
 
 struct row {
@@ -51,6 +51,7 @@ struct resource_map resource_map(const struct program *program, int grads, int c
         .program = program, .sizes = sizes, .buckets = sizes_bucket(sizes, chunks, 0)};
     int count[] = {[NEVER] = 0,
                    [ONE] = 1,
+                   [CHOSEN] = program_chosen(program) >= 0,
                    [SLOTS] = sizes_slot(sizes, chunks, 0),
                    [GRAD_BUCKETS] = grads * map.buckets,
                    /* Never under way where no instruction gathers them. */
@@ -134,7 +135,8 @@ struct touched resource_touched(const struct resource_map *map, const struct ins
     int first = map->first[kind], grad = letter == 'h' ? instr->other : instr->grad;
     switch (rows[kind].each) {
     case NEVER: break;
-    case ONE: return (struct touched){.first = first, .count = 1};
+    case ONE:
+    case CHOSEN: return (struct touched){.first = first, .count = 1};
     case SLOTS: {
         int chunk = grid_chunk(&map->program->grid, instr->stage);
         return (struct touched){.first = first + sizes_slot(map->sizes, chunk, instr->slot),

@@ -107,9 +107,9 @@ static bool has_last_stage(const struct walk *walk) {
 static enum status check_count(struct walk *walk) {
     if (!has_last_stage(walk))
         return verify_broken(walk, RULE_SEEDS, nobody, "this rank has no loss");
-    bool ahead = walk->program->ahead > 0, apart = walk->program->every > 0;
+    bool ahead = walk->program->ahead > 0, apart = program_is_apart(walk->program);
     if ((ahead || apart) && walk->instr->group != INSTR_ALL)
-        return verify_broken(walk, ahead ? RULE_AHEAD : RULE_APART, nobody,
+        return verify_broken(walk, ahead ? RULE_AHEAD : verify_rule_of_apart(walk), nobody,
                              "%s: labels are those of the rank alone",
                              ahead ? "steps overlap" : "replicas train apart");
     if (!ahead && !apart && !verify_group_is(walk->program, walk->instr->group, GROUP_REPLICAS))
@@ -127,7 +127,9 @@ static enum status check_report(struct walk *walk) {
     if (ahead && walk->instr->group != INSTR_ALL)
         return verify_broken(walk, RULE_AHEAD, nobody,
                              "steps overlap: no replica waits for another one to report");
-    if (!ahead && !verify_group_is(walk->program, walk->instr->group, GROUP_WORLD))
+    if (program_chosen(walk->program) >= 0) {
+        TRY(verify_told_own(walk));
+    } else if (!ahead && !verify_group_is(walk->program, walk->instr->group, GROUP_WORLD))
         return verify_broken(walk, RULE_LOSSES, nobody,
                              "all ranks must hear of it: its group is the world");
     walk->reported = walk->instr;
@@ -165,6 +167,7 @@ static enum status visit(struct walk *walk) {
     TRY(verify_served(walk));
     TRY(verify_version(walk));
     TRY(verify_outer(walk));
+    TRY(verify_chosen(walk));
     TRY(verify_slot(walk));
     TRY(verify_gradient(walk));
     TRY(verify_params(walk));
@@ -187,6 +190,7 @@ static enum status check_end(struct walk *walk) {
     TRY(verify_calls_end(walk));
     TRY(verify_params_at_end(walk));
     TRY(verify_outer_done(walk));
+    TRY(verify_chosen_done(walk));
     walk->ended = true;
     if (program_is_forward(walk->program)) return STATUS_OK;
     if (!verify_trains(walk) || walk->stepped || walk->step < 0) return STATUS_OK;
@@ -225,7 +229,8 @@ static void begin_step(struct walk *walk, enum list_name list) {
         if (bucket) memset(bucket, 0, (size_t)buckets * sizeof *bucket);
         walk->grads[g] = (struct grad){.bucket = bucket};
     }
-    walk->counted = walk->reported = walk->stepped = walk->averaged = walk->again = NULL;
+    walk->counted = walk->reported = walk->stepped = walk->averaged = walk->asked = walk->again =
+        NULL;
     walk->at = 0;
     walk->peak = walk->live;
     walk->ended = false;
@@ -259,8 +264,7 @@ static enum status check_all_came(const struct verifier *verifier) {
     for (int w = 0; w < verifier->walk_count; w++) {
         const struct walk *walk = &verifier->walks[w];
         for (int g = 0; g < verifier->program->group_count; g++) {
-            const struct program *program = verifier->program;
-            int index = group_of(&program->grid, program->group[g], walk->rank);
+            int index = verify_group_index(walk, g);
             if (index < 0 || walk->posted[g] == verifier->groups[g][index].count) continue;
             const struct meeting *missed = &verifier->groups[g][index].items[walk->posted[g]];
             struct walk other = {.rank = missed->first.rank, .instr = missed->first.instr};
@@ -387,7 +391,7 @@ static void walk_new(struct verifier *verifier, int rank, int pipeline) {
     walk->loaded =
         MEM_ARRAY(bool, walk->micros *verify_ahead_steps(program) * walk->own->chunks + 1);
     for (int g = 0; g < program->group_count; g++) {
-        int index = group_of(&program->grid, program->group[g], rank);
+        int index = verify_group_index(walk, g);
         if (index >= 0) verifier->groups[g][index].members++;
     }
 }
@@ -409,7 +413,7 @@ static int different_pipelines(const struct verifier *verifier, int *out) {
     int count = 0, pipelines = group_count(&verifier->program->grid, GROUP_PIPELINE);
     for (int p = 0; p < pipelines; p++) {
         int like = count - 1;
-        while (like >= 0 && !same_pipeline(verifier, out[like], p)) like--;
+        while (like >= 0 && (verifier->choice || !same_pipeline(verifier, out[like], p))) like--;
         if (like < 0) out[count++] = p;
     }
     return count;
@@ -427,8 +431,7 @@ static void choose_walks(struct verifier *verifier) {
     verifier->walks =
         MEM_ARRAY(struct walk, count * grid->stages + grid->drivers + grid->servers + 1);
     for (int g = 0; g < program->group_count; g++)
-        verifier->groups[g] =
-            MEM_ARRAY(struct meeting_group, group_count(grid, program->group[g]) + 1);
+        verifier->groups[g] = MEM_ARRAY(struct meeting_group, verify_group_count(verifier, g) + 1);
     for (int r = 0; r < grid->drivers; r++) walk_new(verifier, r, -1);
     for (int i = 0; i < count; i++) {
         for (int p = 0; p < grid->stages; p++)
@@ -442,7 +445,7 @@ static void verifier_free(struct verifier *verifier) {
     const struct program *program = verifier->program;
     for (int w = 0; w < verifier->walk_count; w++) walk_free(&verifier->walks[w]);
     for (int g = 0; g < program->group_count; g++) {
-        int count = group_count(&program->grid, program->group[g]);
+        int count = verify_group_count(verifier, g);
         for (int i = 0; i < count; i++) free(verifier->groups[g][i].items);
         free(verifier->groups[g]);
     }
@@ -474,11 +477,28 @@ static struct program_proof proof_of(const struct verifier *verifier) {
     return proof;
 }
 
+/* Small programs are walked with every choice of groups, too. */
+static enum status walk_choices(const struct program *program, struct program_proof *out) {
+    struct verify_choice choice;
+    if (program_chosen(program) < 0 || program->ranks > PROVE_CHOICES_RANKS) return STATUS_OK;
+    for (bool more = verify_first_choice(program, &choice); more;
+         more = verify_next_choice(program, &choice)) {
+        SCOPED(verifier_free)
+        struct verifier verifier = {.program = program, .choice = &choice};
+        verify_know_rows(verifier.rows);
+        choose_walks(&verifier);
+        TRY(walk_all(&verifier));
+        out->choices++;
+    }
+    return STATUS_OK;
+}
+
 static enum status prove(const struct program *program, const int64_t *last_samples, bool in_order,
                          struct program_proof *out) {
     bool last = program_has_last(program);
     TRY(verify_ahead(program));
     TRY(verify_apart(program));
+    TRY(verify_chosen_header(program));
     SCOPED_FREE int64_t *loaded = last && !last_samples ? program_last_samples(program) : NULL;
     SCOPED(verifier_free)
     struct verifier verifier = {.program = program,
@@ -501,7 +521,7 @@ static enum status prove(const struct program *program, const int64_t *last_samp
     TRY(walk_all(&verifier));
     for (int w = 0; w < verifier.walk_count; w++) TRY(verify_between(&verifier.walks[w]));
     *out = proof_of(&verifier);
-    return STATUS_OK;
+    return walk_choices(program, out);
 }
 
 enum status program_prove(const struct program *program, const int64_t *last_samples,

@@ -53,12 +53,32 @@ enum status verify_version(struct walk *walk);
  * where the average stands, and that it is there; between steps, each instruction and the end of a
  * list. */
 enum status verify_apart(const struct program *program);
+enum rule verify_rule_of_apart(const struct walk *walk);
 enum status verify_sum_average(struct walk *walk, struct verify_bucket *bucket);
 enum status verify_average(struct walk *walk, struct verify_bucket *bucket, int index);
 enum status verify_outer(struct walk *walk);
 enum status verify_outer_done(const struct walk *walk);
 enum status verify_mean(struct walk *walk);
 enum status verify_mean_end(struct walk *walk, enum list_name list);
+
+/* A choice of groups: per key (a stage, where each has its own) and replica the first one of its
+ * group. */
+enum { PROVE_CHOICES_RANKS = 4 };
+struct verify_choice {
+    int first[PROVE_CHOICES_RANKS];
+};
+
+/* Groups that are chosen: what the header says of them; in a step, where it asks and averages, that
+ * a bucket of what is averaged; that losses go to the own pipeline, and that each bucket was
+ * averaged. Every choice of groups of a small program, one after the other; false: no further one.
+ */
+bool verify_first_choice(const struct program *program, struct verify_choice *out);
+bool verify_next_choice(const struct program *program, struct verify_choice *choice);
+enum status verify_chosen_header(const struct program *program);
+enum status verify_chosen(struct walk *walk);
+enum status verify_average_chosen(struct walk *walk, struct verify_bucket *bucket);
+enum status verify_told_own(const struct walk *walk);
+enum status verify_chosen_done(struct walk *walk);
 
 /* Slots: the facts of the columns "needs" and "gives", each micro-batch once, running statistics;
  * at the end all are free. */
@@ -87,7 +107,12 @@ void verify_params_at_begin(struct walk *walk);
 enum status verify_params(struct walk *walk);
 enum status verify_params_at_end(const struct walk *walk);
 
-/* Groups. Waits (walk->waits) until what the instruction reads or writes is done; meets those who
+/* Groups. The one of its family that the walk is in, as the choice has it, or -1; how many there
+ * are.
+ */
+int verify_group_index(const struct walk *walk, int group);
+int verify_group_count(const struct verifier *verifier, int group);
+/* Waits (walk->waits) until what the instruction reads or writes is done; meets those who
  * share statistics; posts what is done later. */
 enum status verify_await(struct walk *walk);
 /* Behind the last instruction of a step: waits until all is done that the step must not leave under

@@ -27,6 +27,10 @@ enum status verify_apart(const struct program *program) {
     return STATUS_OK;
 }
 
+enum rule verify_rule_of_apart(const struct walk *walk) {
+    return walk->program->every > 0 ? RULE_APART : RULE_CHOSEN;
+}
+
 /* --- the average --- */
 
 static enum status fill(struct walk *walk, struct verify_bucket *bucket) {
@@ -41,7 +45,7 @@ static enum status fill(struct walk *walk, struct verify_bucket *bucket) {
 enum status verify_sum_average(struct walk *walk, struct verify_bucket *bucket) {
     TRY(verify_replicas(walk, RULE_MEAN));
     if (bucket->average != AVERAGE_FILLED)
-        return verify_broken(walk, RULE_APART, verify_own(walk, bucket->last),
+        return verify_broken(walk, verify_rule_of_apart(walk), verify_own(walk, bucket->last),
                              bucket->average == AVERAGE_SUMMED
                                  ? "bucket %d was summed over the replicas already"
                                  : "replicas train apart: no gradient of bucket %d is summed",
@@ -171,8 +175,9 @@ enum status verify_mean(struct walk *walk) {
     bool of_mean = op == INSTR_TAKE || op == INSTR_MEAN || op == INSTR_OWN || op == INSTR_REDUCE ||
                    op == INSTR_STATS_MEAN;
     of_mean |= op == INSTR_STATS_OWN && walk->list == LIST_SAVE;
-    if (walk->program->every == 0 && !of_mean) return STATUS_OK;
-    if (walk->program->every == 0)
+    bool apart = program_is_apart(walk->program);
+    if (!apart && !of_mean) return STATUS_OK;
+    if (!apart)
         return verify_broken(walk, RULE_MEAN, nobody, "all replicas have the same parameters");
     if (op == INSTR_STATS_ALL)
         return verify_broken(walk, RULE_MEAN, nobody,
@@ -187,7 +192,7 @@ enum status verify_mean(struct walk *walk) {
 
 /* The evaluation goes on in other lists; at the end of the training all replicas stay the mean. */
 enum status verify_mean_end(struct walk *walk, enum list_name list) {
-    if (walk->program->every == 0 || walk->cell.role != GRID_STAGE) return STATUS_OK;
+    if (!program_is_apart(walk->program) || walk->cell.role != GRID_STAGE) return STATUS_OK;
     bool begins = list == LIST_DRAIN || list == LIST_EVAL_START || list == LIST_SAVE,
          ends = list == LIST_EVAL_END || list == LIST_SAVE;
     struct walk end = verify_end_of(walk, list);

@@ -79,7 +79,7 @@ enum status verify_frozen(const struct verifier *verifier) {
         return refuse_frozen("is frozen in a program without steps", frozen - 1);
     if (frozen > 0 && program->ahead > 0)
         return refuse_frozen("is frozen where steps overlap", frozen - 1);
-    if (frozen > 0 && program->every > 0)
+    if (frozen > 0 && program_is_apart(program))
         return refuse_frozen("is frozen where replicas train apart", frozen - 1);
     if (frozen > 0 && program->sliced & SLICED_PARAMS)
         return refuse_frozen("is frozen where parameters are sliced", frozen - 1);

@@ -196,7 +196,7 @@ static enum status check_summed(const struct walk *walk, const struct verify_buc
 }
 
 static enum status reduce(struct walk *walk, struct verify_bucket *bucket, int index) {
-    if (walk->program->every > 0) return verify_sum_average(walk, bucket);
+    if (program_is_apart(walk->program)) return verify_sum_average(walk, bucket);
     TRY(check_summed(walk, bucket, index));
     if (walk->program->sliced)
         return verify_broken(walk, RULE_SLICED, nobody,
@@ -323,7 +323,8 @@ static enum status check_whole(struct walk *walk, struct verify_bucket *bucket, 
         return verify_broken(walk, RULE_JOINED, verify_own(walk, bucket->last),
                              "%s was not joined with the rank that shares it",
                              verify_bucket_name(walk, index, name));
-    bool sums = group_size(&walk->program->grid, GROUP_REPLICAS, 0) > 1 && !walk->program->every;
+    bool sums =
+        group_size(&walk->program->grid, GROUP_REPLICAS, 0) > 1 && !program_is_apart(walk->program);
     if (sums && !bucket->reduced)
         return verify_broken(walk, RULE_REDUCED, verify_own(walk, bucket->last),
                              "%s was not reduced over the replicas",
@@ -411,6 +412,7 @@ static enum status change(struct walk *walk, struct verify_bucket *bucket, int i
     case INSTR_SUM: return sum(walk, bucket, verify_bucket(walk, instr->other, index));
     case INSTR_REDUCE: return reduce(walk, bucket, index);
     case INSTR_SCATTER: return scatter(walk, bucket, index);
+    case INSTR_AVERAGE: return verify_average_chosen(walk, bucket);
     case INSTR_DELTA:
     case INSTR_OUTER: return verify_average(walk, bucket, index);
     case INSTR_NORM: return check_whole(walk, bucket, index);
@@ -477,7 +479,7 @@ enum status verify_header_order(const struct verifier *verifier, const int64_t *
     const struct program *program = verifier->program;
     int each = program->grid.replicas_each;
     if (group_count(&program->grid, GROUP_PIPELINE) == 1 || program_is_forward(program) ||
-        program->every > 0)
+        program_is_apart(program))
         return STATUS_OK;
     struct order_scope all = {0, program->grid.replicas, 0};
     if (order_of_ranks(program, samples) == order_defined(program, samples, all)) return STATUS_OK;

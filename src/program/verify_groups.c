@@ -14,9 +14,7 @@
 static const struct place nobody = {NULL, 0};
 
 static struct meeting_group *group_of_walk(const struct walk *walk, int group) {
-    const struct program *program = walk->program;
-    return &walk->verifier
-                ->groups[group][group_of(&program->grid, program->group[group], walk->rank)];
+    return &walk->verifier->groups[group][verify_group_index(walk, group)];
 }
 
 /* A group carries one exchange at a time: what COUNT, REPORT or NORM posted there was awaited.

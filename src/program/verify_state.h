@@ -1,6 +1,5 @@
-/* The verifier's state; private to src/program. See verify.c for how it works, and one file for
- * each thing it proves: verify_operands.c, verify_slots.c, verify_gradients.c, verify_groups.c,
- * verify_params.c, verify_channels.c, verify_waits.c, verify_between.c, verify_frozen.c. */
+/* The verifier's state; private to src/program. See verify.c for how it works; each thing it proves
+ * has a file, verify_*.c. */
 #ifndef PROGRAM_VERIFY_STATE_H
 #define PROGRAM_VERIFY_STATE_H
 
@@ -135,7 +134,7 @@ struct walk {
     enum list_name list;          /* of `instr` */
     int at;                       /* next instruction of the step */
     const struct instr *instr;    /* now */
-    const struct instr *counted, *reported, *stepped, *averaged;
+    const struct instr *counted, *reported, *stepped, *averaged, *asked;
     struct resource_map map;
     struct under_way *under_way; /* in any order */
     int under_way_count;
@@ -181,8 +180,9 @@ struct verifier {
     const struct program *program;
     const int64_t *samples; /* of the short last step */
     struct program_proof proof;
-    bool shares;   /* the program's F and B share statistics */
-    bool in_order; /* rule 35 is asked for */
+    bool shares;                        /* the program's F and B share statistics */
+    const struct verify_choice *choice; /* of groups; NULL: all replicas are chosen */
+    bool in_order;                      /* rule 35 is asked for */
     struct known_row rows[INSTR_COUNT_];
     struct walk *walks;
     int walk_count;

@@ -56,13 +56,10 @@ void verify_wake_group(struct meeting_group *group) {
 /* The first member of the group that has not posted this operation. */
 static const struct walk *missing_member(const struct walk *walk) {
     const struct verifier *verifier = walk->verifier;
-    const struct program *program = walk->program;
     int group = walk->awaited.instr->group;
-    enum group_family family = program->group[group];
     for (int w = 0; w < verifier->walk_count; w++) {
         const struct walk *other = &verifier->walks[w];
-        if (group_of(&program->grid, family, other->rank) ==
-                group_of(&program->grid, family, walk->rank) &&
+        if (verify_group_index(other, group) == verify_group_index(walk, group) &&
             other->posted[group] <= walk->awaited.number)
             return other;
     }

@@ -16,7 +16,7 @@
 
 static const int64_t redraw_ns = 100000000;
 enum {
-    PARTS = 9,
+    PARTS = 10,
     PART_BYTES = 64,
     BAR_MIN = 10,
     BAR_MAX = 30,
@@ -88,6 +88,8 @@ static void step_parts(const struct progress *progress, const struct metrics_row
         snprintf(parts[7], PART_BYTES, "mini-batches %.0f", row->numbers);
     if (config->numbers && isfinite(row->least))
         snprintf(parts[8], PART_BYTES, "replicas at %.0f to %.0f", row->least, row->most);
+    if (isfinite(row->group_size))
+        snprintf(parts[9], PART_BYTES, "groups of %.1f", row->group_size);
 }
 
 static void eval_text(const struct metrics_row *row, char text[LINE_BYTES]) {

@@ -328,6 +328,7 @@ static enum status emit_page(FILE *stream, const struct report_input *input,
     fputs("</div>\n", stream);
     report_ranks(stream, input->summary, curves);
     report_staleness(stream, input->summary);
+    report_course(stream, &input->course, curves);
     emit_timeline(stream, input->timeline, nonce);
     emit_commands(stream, input->command_lines);
     emit_fold(stream, "Resolved configuration (config.yml)", "", input->config_yaml, 5000);

@@ -11,6 +11,18 @@
 #include "record/summary.h"
 #include "record/timeline.h"
 
+/* The parts of a run whose plan changed on its way: the steps before each, what of its blocks is
+ * frozen, its grid. */
+struct report_course_part {
+    int64_t step;
+    int frozen, stages, replicas, micro_batches;
+};
+struct report_course {
+    const struct report_course_part *part;
+    int count, of; /* 0: it had one plan; blocks of the model */
+    int64_t steps; /* done in all */
+};
+
 /* Everything is borrowed for the call; a text may be NULL and is then left out. Texts may hold
  * anything: they are escaped. */
 struct report_input {
@@ -19,7 +31,8 @@ struct report_input {
     const char *command_lines;       /* a line for each start */
     const char *config_yaml;         /* of config.yml */
     const struct timeline *timeline; /* of a step; NULL: none was traced */
-    bool range_test;                 /* the learning rate grew, to find a good one */
+    struct report_course course;
+    bool range_test;          /* the learning rate grew, to find a good one */
     const char *program_text; /* of program.txt; the first REPORT_PROGRAM_LINES lines are shown */
 };
 enum { REPORT_PROGRAM_LINES = 200 };

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "record/curves.h"
+#include "record/report.h"
 #include "record/summary.h"
 
 /* The content of <style>. */
@@ -21,5 +22,8 @@ void report_ranks(FILE *stream, const struct summary *summary, const struct curv
 void report_memory(FILE *stream, const struct summary *summary);
 /* Of strategies that keep versions of the parameters; of others nothing. */
 void report_staleness(FILE *stream, const struct summary *summary);
+
+/* Of a run whose plan changed on its way; of others nothing. */
+void report_course(FILE *stream, const struct report_course *course, const struct curves *curves);
 
 #endif

@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "exec/stop.h"
 #include "launch/local.h"
+#include "run/best.h"
 #include "run/local_ranks.h"
 #include "run/outputs.h"
 #include "run/session.h"
@@ -58,12 +59,23 @@ static enum status status_of_code(int code) {
     return STATUS_STOPPED;
 }
 
+/* Those of this process, and what it found. */
+static enum status arguments_of_ranks(const struct options *options, char ***out) {
+    char **own;
+    TRY(launch_arguments(&own));
+    char **found = best_arguments(options);
+    *out = launch_arguments_with(own, (const char *const *)found);
+    launch_arguments_free(found);
+    launch_arguments_free(own);
+    return STATUS_OK;
+}
+
 static enum status launch(const struct options *options, const struct start *start) {
     SCOPED_FREE char *folder = NULL;
     SCOPED(lock_give_back) struct lock *lock = NULL;
     char **argv;
     TRY(check_plan(options, start, &folder, &lock));
-    TRY(launch_arguments(&argv));
+    TRY(arguments_of_ranks(options, &argv));
     /* Then all ranks read it, too; or there is none. */
     bool named = option_is_given(options, OPTION_out) || start->use;
     const char *first[] = {named ? NULL : "--out", folder, NULL},

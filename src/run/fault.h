@@ -3,8 +3,9 @@
  *
  *     STRETTO_FAULT="rank=1,step=7,at=REDUCE,do=kill"
  *
- * `at` is an instruction of the program, or JOIN, EVAL, SAVE; `step` counts as progress does and
- * may be left out (the first time); `do` is kill (SIGKILL), stop (SIGSTOP), pause (four
+ * `at` is an instruction of the program, or JOIN, EVAL, SAVE, or what comes between two plans
+ * (struct engine_observer: DECIDE, PLAN, TAKE, OPEN, MOVE, START); `step` counts as progress does
+ * and may be left out (the first time); `do` is kill (SIGKILL), stop (SIGSTOP), pause (four
  * seconds, for ranks that are threads), hang (for ever, alive), exit (code 7, unannounced), nan (a
  * parameter of this rank becomes one), flip (its lowest bit is turned over) or nan-gradient (an
  * element of the gradient bucket that the instruction names, such as TIE, becomes one). It is

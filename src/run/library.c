@@ -124,8 +124,19 @@ static enum status parse_options(struct stretto_run *run) {
 static enum status begin_task(struct local_rank *rank, void *context) {
     (void)context;
     rank->session->state.observer = recorder_position_observer(&rank->session->recorder);
+    TRY(transition_open(rank->session));
     TRY(session_open(rank->session, NULL));
     return engine_start(rank->session->engine);
+}
+
+/* A call is a step of all ranks; such replicas have none in common. */
+static enum status check_steps(const struct stretto_run *run) {
+    const struct run_config *config = &run->ranks->rank[0].session->planned.plan->config;
+    if (!config->chooses) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "--sync %s: replicas are at steps of their own, and the library makes one for all "
+                "at each call\n  --sync allreduce, or stretto_main",
+                config->sync);
 }
 
 static enum status open_run(struct stretto_run *run) {
@@ -143,6 +154,7 @@ static enum status open_run(struct stretto_run *run) {
     run->start.info.forward = run->config.forward_only;
     run->start.info.loads = true; /* stretto_load */
     TRY(local_ranks_open(&run->options, &run->start, true, &run->ranks));
+    TRY(check_steps(run));
     return local_ranks_do(run->ranks, begin_task, NULL);
 }
 

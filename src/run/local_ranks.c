@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "run/transition.h"
 
 /* --- tasks --- */
 
@@ -98,6 +99,18 @@ static void set_up(struct local_ranks *ranks) {
     }
 }
 
+/* On the wall clock threads decide for themselves on groups that are chosen. */
+static void open_chooser(struct local_ranks *ranks) {
+    const struct plan *plan = ranks->rank[0].session->planned.plan;
+    if (!plan->config.chooses || ranks->start->use || is_process(ranks)) return;
+    if (!ranks->world_clock)
+        ranks->chooser = shared_chooser_new(&plan->config.groups, ranks->count);
+    for (int r = 0; r < ranks->count; r++)
+        ranks->rank[r].session->meeting.chooser = ranks->world_clock
+                                                      ? virtual_chooser(ranks->world_clock, r)
+                                                      : shared_chooser_of(ranks->chooser, r);
+}
+
 /* Of ranks that are planned and have no engine yet. */
 static enum status open_clock(struct local_ranks *ranks) {
     const struct planned_run *first = &ranks->rank[0].session->planned;
@@ -123,6 +136,7 @@ enum status local_ranks_open(const struct options *options, const struct start *
     enum status status = rank_threads_open(ranks->count, apart, &ranks->threads);
     if (status == STATUS_OK) status = plan_all(ranks);
     if (status == STATUS_OK) status = open_clock(ranks);
+    if (status == STATUS_OK) open_chooser(ranks);
     *out = ranks;
     if (status != STATUS_OK) local_ranks_close(out);
     return status;
@@ -139,7 +153,9 @@ static enum status end_process(struct local_rank *rank, void *context) {
 static enum status end_session(struct local_rank *rank, void *context) {
     (void)context;
     session_free(rank->session);
-    if (rank->index > 0) planned_close(&rank->session->planned);
+    if (rank->index == 0) return STATUS_OK; /* the clock is of its plans */
+    transition_free(rank->session);
+    planned_close(&rank->session->planned);
     return STATUS_OK;
 }
 
@@ -147,6 +163,7 @@ static enum status end_session(struct local_rank *rank, void *context) {
 static enum status end_first(struct local_rank *rank, void *context) {
     (void)context;
     if (rank->index > 0) return STATUS_OK;
+    transition_free(rank->session);
     planned_close(&rank->session->planned);
     lock_give_back(&rank->session->lock);
     free(rank->session->folder);
@@ -157,6 +174,7 @@ void local_ranks_close(struct local_ranks **pointer) {
     struct local_ranks *ranks = *pointer;
     if (!ranks) return;
     if (ranks->threads) local_ranks_try(ranks, is_process(ranks) ? end_process : end_session, NULL);
+    shared_chooser_free(&ranks->chooser);
     virtual_free(&ranks->world_clock); /* behind the engines, before the plan it was made for */
     if (ranks->threads && !is_process(ranks)) local_ranks_try(ranks, end_first, NULL);
     rank_threads_close(&ranks->threads);

@@ -28,6 +28,7 @@ struct local_ranks {
     struct local_rank *rank;
     struct rank_threads *threads;
     struct virtual_world *world_clock; /* of --clock virtual; NULL */
+    struct shared_chooser *chooser;    /* of groups that are chosen on the wall clock; else NULL */
     struct thread_positions positions; /* of ranks that are threads */
     struct bytes program;              /* of auto: the text of rank 0's */
     bool apart;                        /* none of them has the caller's thread */

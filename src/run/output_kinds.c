@@ -6,6 +6,7 @@
 #include <jansson.h>
 
 #include "base/file.h"
+#include "planned/planned_search.h"
 #include "run/outputs.h"
 
 enum { HEAD_BYTES = 4096 };
@@ -47,6 +48,10 @@ static bool is_svg(const struct head *head) {
 static bool is_page(const struct head *head) {
     return begins(head, "<!DOCTYPE html>\n") && has(head, " - Stretto</title>") &&
            has(head, "<main>\n<header>\n<h1>");
+}
+
+static bool is_config(const struct head *head) {
+    return begins(head, PLANNED_CONFIG_LINE);
 }
 
 static bool is_results(const struct head *head) {

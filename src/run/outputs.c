@@ -25,8 +25,9 @@ static const struct row {
 } rows[] = {
     {OPTION_save_program, "", OUTPUT_PROGRAM}, {OPTION_save_profile, "", OUTPUT_PROFILE},
     {OPTION_draw, ".svg", OUTPUT_SVG},         {OPTION_draw, ".html", OUTPUT_PAGE},
-    {OPTION_output, ".json", OUTPUT_RESULTS},  {OPTION_output, ".csv", OUTPUT_CLASSES},
-    {OPTION_output, ".npy", OUTPUT_ARRAY},     {OPTION_output, ".jsonl", OUTPUT_LINES},
+    {OPTION_write, "", OUTPUT_CONFIG},         {OPTION_output, ".json", OUTPUT_RESULTS},
+    {OPTION_output, ".csv", OUTPUT_CLASSES},   {OPTION_output, ".npy", OUTPUT_ARRAY},
+    {OPTION_output, ".jsonl", OUTPUT_LINES},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
 

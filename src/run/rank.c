@@ -20,6 +20,7 @@
 #include "run/refusal.h"
 #include "run/run_folder.h"
 #include "run/session.h"
+#include "run/transition.h"
 
 /* --- the data plane's view of the control plane --- */
 static enum status link_put(void *context, const char *key, const void *value, size_t bytes) {
@@ -332,6 +333,7 @@ void run_rank_close(struct rank *rank, enum status status) {
     say_cause(rank, status);
     give_up(rank, status);
     session_free(&rank->session);
+    transition_free(&rank->session);
     control_leave(&rank->control);
     launch_rendezvous_close(&rank->rendezvous);
     control_status_table_close(&rank->status_table);

@@ -110,6 +110,13 @@ static void on_starting_other(void *context, const char *what, int64_t steps) {
     if (recorder->fault.action != FAULT_NONE) trigger_fault(recorder, NULL, what, steps);
 }
 
+/* Between two engines there is nothing to corrupt. */
+static void on_changing(void *context, const char *what, int64_t steps) {
+    struct recorder *recorder = context;
+    if (recorder->row) control_row_set(recorder->row, steps, what);
+    fault_trigger(&recorder->fault, what, steps);
+}
+
 /* The passes, which bubbles count. */
 static void count_pass(struct recorder *recorder, int64_t begin_ns, int64_t end_ns) {
     if (recorder->first_ns == 0) recorder->first_ns = begin_ns;
@@ -252,10 +259,37 @@ static void on_step(void *context, const struct step_result *result) {
     if (recorder->metrics && at->due) recorder->line_samples = recorder->line_ns = 0;
 }
 
+/* Where replicas draw numbers, this rank may have had none of a row's step, and times are of when
+ * numbers were finished, whoever trained them. */
+static void fill_drawn(struct recorder *recorder, const struct step_row *told,
+                       struct recorder_row *at) {
+    const struct run_config *config = &recorder_plan(recorder)->config;
+    struct step_result result = {.step = told->step,
+                                 .epoch = told->step / config->steps_per_epoch,
+                                 .step_in_epoch = told->step % config->steps_per_epoch};
+    struct metrics_row *row = &at->row;
+    if (row->step != told->step + 1) {
+        *row = metrics_row_new(METRICS_TRAIN, told->step + 1, result.epoch + 1);
+        row->lr = lr_at(&config->lr, told->step);
+        at->due = line_due(recorder, &result);
+    }
+    double ns = (double)(told->at_ns - recorder->drawn_ns),
+           samples = (double)(told->numbers - recorder->drawn_numbers) * (double)config->batch /
+                     config->replicas;
+    if (recorder->drawn_ns > 0 && ns > 0) recorder->drawn_rate = samples / (ns * 1e-9);
+    row->samples_per_s = recorder->drawn_rate > 0 ? recorder->drawn_rate : NAN;
+    if (!isnan(row->virtual_s) || !isnan(engine_virtual_s(*recorder->engine)))
+        row->virtual_s = (double)told->at_ns * 1e-9;
+    if (!at->due && recorder->drawn_ns > 0) return;
+    recorder->drawn_ns = told->at_ns;
+    recorder->drawn_numbers = told->numbers;
+}
+
 static void on_row(void *context, const struct step_row *told) {
     struct recorder *recorder = context;
     struct recorder_row *at = &recorder->rows[told->step % RECORDER_ROWS];
     struct metrics_row *row = &at->row;
+    if (recorder_plan(recorder)->config.chooses) fill_drawn(recorder, told, at);
     recorder->skipped += told->skipped;
     row->loss = told->loss;
     row->acc1 = told->acc1;
@@ -263,6 +297,8 @@ static void on_row(void *context, const struct step_row *told) {
     row->numbers = (double)told->numbers;
     row->least = (double)told->least;
     row->most = (double)told->most;
+    row->group_size = told->group_size;
+    row->group_spread = isnan(told->group_size) ? NAN : (double)told->spread;
     row->ranks = told->ranks;
     row->rank_loss = told->rank_loss;
     row->rank_ms = told->rank_ms;
@@ -352,15 +388,15 @@ enum status recorder_open(const struct planned_run *planned, const char *folder,
     if (status != STATUS_OK || !folder) return status;
     recorder.loss_first = metrics_past(recorder.metrics)->loss_first;
     recorder.loss_last = metrics_past(recorder.metrics)->loss_last;
-    recorder.progress = progress_open(
-        &(struct progress_config){.first_step = first_step,
-                                  .total_steps = planned->plan->config.steps,
-                                  .steps_per_epoch = planned->plan->config.steps_per_epoch,
-                                  .log_every = options->log_every,
-                                  .numbers = planned->plan->program->ahead > 0,
-                                  .json = options->json,
-                                  .quiet = options->quiet,
-                                  .columns = recorder.lines ? -1 : 0});
+    recorder.progress = progress_open(&(struct progress_config){
+        .first_step = first_step,
+        .total_steps = planned->plan->config.steps,
+        .steps_per_epoch = planned->plan->config.steps_per_epoch,
+        .log_every = options->log_every,
+        .numbers = planned->plan->program->ahead > 0 || planned->plan->config.chooses,
+        .json = options->json,
+        .quiet = options->quiet,
+        .columns = recorder.lines ? -1 : 0});
     recorder.device_at = -1;
     *out = recorder;
     return STATUS_OK;
@@ -372,7 +408,8 @@ struct engine_observer recorder_engine_observer(struct recorder *recorder) {
                                     .instr = on_instr,
                                     .node = recorder->profiling ? on_node : NULL,
                                     .posted = on_posted,
-                                    .waited = on_waited};
+                                    .waited = on_waited,
+                                    .changing = on_changing};
 }
 
 struct engine_observer recorder_position_observer(struct recorder *recorder) {

@@ -64,6 +64,10 @@ struct recorder {
     int device_at;
     double loss_first, loss_last;  /* of the whole run, on rank 0 */
     int64_t line_samples, line_ns; /* since the row before: samples, and the time of their steps */
+    /* Where replicas draw numbers: when the row before was whole, and how many numbers were done;
+     * samples a second by it, 0: not known yet. */
+    int64_t drawn_ns, drawn_numbers;
+    double drawn_rate;
     struct recorder_row {
         struct metrics_row row; /* what this rank measured; what all ranks tell is still to come */
         bool due;               /* it goes into metrics.jsonl */

@@ -121,6 +121,7 @@ void result_measure(struct session *session) {
         .reduced_bytes_per_step = reduced_bytes(session),
         .laws = session->state.laws,
         .stale = session->state.stale,
+        .groups = session->state.groups,
         .use = recorder_use(&session->recorder),
         .load = recorder_load(&session->recorder),
         .step_flops =
@@ -147,7 +148,10 @@ int64_t result_predicted_bytes(const struct session *session, int rank) {
 }
 
 static void fill_ranks(const struct session *session, struct summary *summary) {
-    int ranks = session->all ? comm_size(engine_comm(session->engine)) : 1;
+    int ranks = session->all ? comm_size(engine_comm(session->engine)) : 1,
+        stages = session_plan(session)->config.grid.stages;
+    bool draws = session_plan(session)->config.chooses && session->all;
+    if (draws) summary->samples_per_s = 0; /* each replica has a rate of its own */
     summary->samples_per_s_rank = summary_reals_new(summary, ranks);
     summary->peak_bytes = summary_ints_new(summary, ranks);
     summary->predicted_peak_bytes = summary_ints_new(summary, ranks);
@@ -155,6 +159,7 @@ static void fill_ranks(const struct session *session, struct summary *summary) {
     for (int r = 0; r < ranks; r++) {
         const struct rank_figures *of = session->all ? &session->all[r] : &session->figures;
         summary->samples_per_s_rank.item[r] = of->samples_per_s;
+        if (draws && r % stages == 0) summary->samples_per_s += of->samples_per_s;
         summary->peak_bytes.item[r] = of->peak_bytes;
         summary->predicted_peak_bytes.item[r] = result_predicted_bytes(session, r);
         summary->sent_bytes_per_step.item[r] = of->sent_bytes_per_step;
@@ -267,6 +272,33 @@ static void fill_stale(const struct session *session, struct summary *summary) {
                           most + 1);
 }
 
+/* One bar behind the last that is not 0. */
+static void fill_bars(struct session *session, struct summary *summary, const int64_t *sum,
+                      const char *tag, struct summary_ints *out) {
+    int most = STALE_MOST;
+    while (most > 0 && sum[most] == 0) most--;
+    *out = summary_ints_new(summary, most + 1);
+    for (int i = 0; i <= most; i++) out->item[i] = sum[i];
+    if (session->recorder.metrics)
+        metrics_histogram(session->recorder.metrics, session->result.steps, tag, sum, most + 1);
+}
+
+static void fill_groups(struct session *session, struct summary *summary) {
+    int ranks = session->all ? comm_size(engine_comm(session->engine)) : 1;
+    struct train_groups sum = {0};
+    if (!session_plan(session)->config.chooses) return;
+    for (int r = 0; r < ranks; r++) {
+        const struct train_groups *of =
+            session->all ? &session->all[r].groups : &session->figures.groups;
+        for (int i = 0; i <= STALE_MOST; i++) {
+            sum.members[i] += of->members[i];
+            sum.spread[i] += of->spread[i];
+        }
+    }
+    fill_bars(session, summary, sum.members, "train/group_members", &summary->group_members);
+    fill_bars(session, summary, sum.spread, "train/group_spread", &summary->group_spread);
+}
+
 enum status result_fill(struct session *session, int exit_code) {
     struct summary *summary = &session->summary;
     recorder_lacks(&session->recorder, recorder_note_times(&session->recorder), "history.jsonl");
@@ -281,6 +313,7 @@ enum status result_fill(struct session *session, int exit_code) {
     fill_mfu(session, summary);
     fill_late(session, summary);
     fill_stale(session, summary);
+    fill_groups(session, summary);
     summary->exit = exit_code;
     return STATUS_OK;
 }
@@ -439,16 +472,34 @@ static const char delay_notice[] =
     "Nothing was learned: with --delay passes wait instead of computing, so losses, accuracies and "
     "norms of gradients say nothing; times do";
 
+/* The parts that have begun; `parts` has room for all. */
+static struct report_course course_of(const struct session *session,
+                                      struct report_course_part *parts) {
+    const struct course *course = &session->planned.course;
+    struct report_course out = {
+        .part = parts, .of = course->blocks, .steps = session->result.steps};
+    for (int i = 0; course_changes(course) && i < course->count; i++) {
+        const struct course_part *part = &course->part[i];
+        if (i > 0 && part->step >= out.steps) break;
+        parts[out.count++] = (struct report_course_part){part->step, part->frozen, part->stages,
+                                                         part->replicas, part->micro_batches};
+    }
+    return out;
+}
+
 enum status result_report(const struct session *session, const struct timeline *timeline) {
     SCOPED_FREE char *lines = history_commands(session->history),
                      *yaml = text_of(session->folder, "config.yml"),
                      *program = text_of(session->folder, "program.txt");
     bool waits = option_is_given(&session->planned.options, OPTION_delay);
+    SCOPED_FREE struct report_course_part *parts =
+        MEM_ARRAY(struct report_course_part, session->planned.course.count + 1);
     struct report_input input = {.summary = &session->summary,
                                  .notice = waits ? delay_notice : NULL,
                                  .command_lines = lines,
                                  .config_yaml = yaml,
                                  .timeline = timeline,
+                                 .course = course_of(session, parts),
                                  .range_test = is_range_test(session),
                                  .program_text = program};
     return report_write(session->folder, &input);

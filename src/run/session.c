@@ -305,6 +305,7 @@ static enum status prepare(struct session *session, const struct checkpoint_conf
     session->recorder.profiling = session->profiling = profiling_new(&session->planned);
     session->recorder.engine = &session->engine;
     session->state.observer = recorder_engine_observer(&session->recorder);
+    TRY(transition_open(session));
     TRY(session_open(session, predict));
     if (session->planned.options.resume) TRY(transition_resume(session, checkpoint->folder));
     if (session->planned.options.resume) TRY(resume(session, checkpoint));
@@ -353,7 +354,7 @@ static enum status train(struct session *session, const struct checkpoint_config
         .eval_at_end = options->eval_every.steps > 0 || options->eval_every.epochs > 0,
         .deadline_ns = limited ? session->begin_ns + (int64_t)(options->time_limit_s * 1e9) : 0,
         .checkpoint = *checkpoint,
-        .next_plan = session->planned.course.count > 1 ? transition_next : NULL,
+        .next_plan = course_changes(&session->planned.course) ? transition_next : NULL,
         .plan_until = transition_until,
         .plan_changed = transition_done,
         .context = session,
@@ -479,7 +480,6 @@ void session_free(struct session *session) {
     recorder_free(&session->recorder);
     profiling_free(&session->profiling);
     engine_close(&session->engine);
-    transition_free(session);
     summary_free(&session->summary);
     history_free(&session->history);
     arena_free(&session->arena);

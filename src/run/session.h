@@ -22,6 +22,7 @@ struct rank_figures {
     int64_t reduced_bytes_per_step;
     struct train_laws laws; /* by --hetero base */
     struct train_stale stale;
+    struct train_groups groups;
 };
 
 /* Of a step, by the simulator: with 90% probability from low to high; of rank 0's, in passes, and
@@ -54,6 +55,7 @@ struct session {
     struct arena arena;
     struct plan *later, *before; /* of the part of the course that the run is at, where that is not
                                     the first; of the part before, until it is left */
+    int64_t decided;             /* by the rule norm: behind this step, the last time */
     uint64_t sent_before;        /* the first step: the start is no part of a step's bytes */
     uint64_t sent;               /* in the steps of the parts before */
     enum status model_status;    /* of writing a model that no rank holds alone */

@@ -5,6 +5,9 @@
 
 #include "run/session.h"
 
+/* Local. Before the engine is opened: what the state of the training has of the course. */
+enum status transition_open(struct session *session);
+
 /* Collective. The plan of the part that begins behind `steps`, if one does; ranks whose programs or
  * layouts differ are refused together. */
 enum status transition_next(void *session, int64_t steps, const struct plan **out);

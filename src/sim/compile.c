@@ -281,7 +281,9 @@ static struct sim_op compile_one(struct compiler *compiler, const struct instr *
     if (row->meets == MEETS_CALL) call(compiler, instr, &op);
     if (row->meets == MEETS_GROUP && instr->group != INSTR_ALL) operation(compiler, instr, &op);
     if (instr_shares(instr)) shared_pass(compiler, instr, &op);
-    if (op.action == SIM_SEND || op.action == SIM_RECEIVE || op.action == SIM_POST)
+    if (row->meets == MEETS_CHOICE) op.action = SIM_ASK;
+    if (op.action == SIM_SEND || op.action == SIM_RECEIVE || op.action == SIM_POST ||
+        op.action == SIM_ASK)
         op.place = post(compiler, instr, at);
     keep(compiler, instr);
     return op;

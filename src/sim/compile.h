@@ -12,6 +12,7 @@ enum sim_action {
     SIM_SEND,    /* posts a message */
     SIM_RECEIVE, /* posts the receipt of one */
     SIM_POST,    /* posts an operation of a group */
+    SIM_ASK,     /* asks whom it averages with */
     SIM_MEET,    /* waits for an operation of a group, then takes its cost */
     SIM_END      /* of the body */
 };

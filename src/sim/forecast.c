@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "graph/freeze.h"
 
 /* --- the interval --- */
 
@@ -60,6 +61,8 @@ static enum status simulate(struct forecast *forecast) {
 }
 
 int forecast_steps(const struct program *program) {
+    enum { CHOSEN_STEPS = 40 };
+    if (program_chosen(program) >= 0) return CHOSEN_STEPS;
     return program->ahead > 0 ? 4 * program->grid.stages : FORECAST_STEPS;
 }
 
@@ -72,8 +75,9 @@ enum status forecast_input(const struct plan *plan, const struct costs *costs,
                               .costs = out_costs->costs,
                               .net = cost_net_of(costs, threads),
                               .seed = plan->config.seed,
+                              .groups = plan->config.chooses ? &plan->config.groups : NULL,
                               .steps = forecast_steps(plan->program),
-                              .record = true};
+                              .record = !plan->config.chooses};
     return STATUS_OK;
 }
 
@@ -136,4 +140,26 @@ void forecast_free(struct forecast *forecast) {
     sim_result_free(&forecast->result);
     sim_costs_free(&forecast->costs);
     program_free(&forecast->round);
+}
+
+/* Bytes of all values that move, and how many tensors they are. */
+static double moved_bytes(const struct plan *plan, double *tensors) {
+    const struct graph *graph = plan->micro[0].graph;
+    int states = plan->config.optimizer->state_count;
+    double elements =
+        (double)graph_param_elements(graph) + (double)freeze_trained_elements(graph) * states;
+    double bytes = elements * (double)dtype_bytes(STORE_DTYPE);
+    *tensors = graph->param_count * (1.0 + states) + graph->buffer_count;
+    for (int b = 0; b < graph->buffer_count; b++)
+        bytes += (double)tensor_type_bytes(&graph->values[graph->buffers[b].value].type);
+    return bytes;
+}
+
+double forecast_change(const struct plan *plan, const struct costs *costs) {
+    struct cost_net net = cost_net_of(costs, plan->config.threads);
+    struct cost_link slowest = net.own;
+    double tensors, bytes = moved_bytes(plan, &tensors);
+    for (int r = 1; r < plan->config.ranks; r++)
+        slowest = cost_slower_link(slowest, cost_link(&net, 0, r));
+    return tensors * slowest.latency + cost_moving(slowest, bytes);
 }

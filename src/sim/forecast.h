@@ -35,6 +35,11 @@ enum status forecast_new(const struct plan *plan, const struct costs *costs, boo
                          struct forecast *out);
 void forecast_free(struct forecast *forecast);
 
+/* What it takes to go on with a plan in place of another one, in the time of the costs: parameters,
+ * optimizer state and running statistics, tensor by tensor, over the slowest link from rank 0. Time
+ * to plan is not counted. */
+double forecast_change(const struct plan *plan, const struct costs *costs);
+
 /* How much longer a step is because STEP awaits NORM, for clipping: compared with the same
  * program without that wait. *waits is false where STEP awaits nobody, and *time is not set
  * then. */

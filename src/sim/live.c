@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "sim/choices.h"
 #include "sim/live_ranks.h"
 
 static void compile_rank(struct sim_live *live, int rank, const double *shares) {
@@ -117,6 +118,30 @@ void sim_live_end(struct sim_live *live, int rank) {
     live->ring[slot].ended++;
     if (state->clock > live->ring[slot].end) live->ring[slot].end = state->clock;
     state->awaited = 0;
+}
+
+struct controller *sim_live_controller(const struct sim_live *live) {
+    return live->sim.choices.controller;
+}
+
+void sim_live_round(struct sim_live *live, int64_t round, int64_t end, bool last) {
+    double latest = 0;
+    int ranks = live->input.program->ranks;
+    for (int r = 0; r < ranks; r++) latest = fmax(latest, state_of(live, r)->clock);
+    for (int r = 0; r < ranks; r++) state_of(live, r)->clock = latest;
+    controller_begin(live->sim.choices.controller, round, end, last);
+}
+
+void sim_live_draw(struct sim_live *live, int rank, int64_t index) {
+    sim_choices_draw(&live->sim, live->rank[rank].run, index);
+}
+
+bool sim_live_number(struct sim_live *live, int rank, int64_t index, int64_t *out) {
+    return sim_choices_number(&live->sim, live->rank[rank].run, index, out);
+}
+
+bool sim_live_decide(struct sim_live *live, double time, int rank) {
+    return sim_choices_decide(&live->sim, time, rank);
 }
 
 int sim_live_row(const struct sim_live *live, int rank) {

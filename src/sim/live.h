@@ -6,6 +6,7 @@
 #define SIM_LIVE_H
 
 #include "sim/run.h"
+#include "sync/controller.h"
 
 struct sim_live;
 
@@ -31,10 +32,22 @@ void sim_live_times(const struct sim_live *live, int rank, int row, double *issu
 /* Time that a rank has waited for others, beyond data under way. */
 double sim_live_waits(const struct sim_live *live, int rank);
 
+/* Where members of groups are chosen (input->groups): whoever decides, whose state may be saved and
+ * loaded between rounds. A round begins, and all clocks stand at the latest one from then on. A
+ * rank asks for the number of its replica's mini-batch `index`; whether that is known. Decides what
+ * was asked for first, if no rank can ask for anything before `time` and, at that time, `rank`;
+ * false: nothing was. Ranks that wait for it are woken. */
+struct controller *sim_live_controller(const struct sim_live *live);
+void sim_live_round(struct sim_live *live, int64_t round, int64_t end, bool last);
+void sim_live_draw(struct sim_live *live, int rank, int64_t index);
+bool sim_live_number(struct sim_live *live, int rank, int64_t index, int64_t *out);
+bool sim_live_decide(struct sim_live *live, double time, int rank);
+
 double sim_live_clock(const struct sim_live *live, int rank);
 /* Between steps of all ranks: the state as numbers, into room for the count that it returns (NULL:
  * it only counts), and back. Numbers of another program, or not `all`, set the clocks alone, to the
  * latest one: the answer is false. */
+enum { SIM_LIVE_LATEST = 1 }; /* the latest clock, among them */
 int sim_live_save(const struct sim_live *live, double *out);
 bool sim_live_load(struct sim_live *live, const double *numbers, int count, bool all);
 /* A rank that may go on, each once; -1: no further one. */

@@ -106,7 +106,7 @@ enum { HEAD = 2 }; /* the program, the latest clock */
 
 int sim_live_save(const struct sim_live *live, double *out) {
     struct walk walk = {.out = out, .count = HEAD};
-    if (out) out[0] = fingerprint(live), out[1] = latest(live);
+    if (out) out[0] = fingerprint(live), out[SIM_LIVE_LATEST] = latest(live);
     walk_all(&walk, (struct sim_live *)live); /* which it leaves as it is */
     return walk.count;
 }
@@ -117,6 +117,6 @@ bool sim_live_load(struct sim_live *live, const double *numbers, int count, bool
     bool same = all && count == sim_live_save(live, NULL) && numbers[0] == fingerprint(live);
     if (same) walk_all(&walk, live);
     for (int r = 0; !same && r < live->input.program->ranks; r++)
-        live->sim.run[live->rank[r].run].clock = numbers[1];
+        live->sim.run[live->rank[r].run].clock = numbers[SIM_LIVE_LATEST];
     return same;
 }

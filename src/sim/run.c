@@ -2,12 +2,15 @@
  */
 #include "sim/run.h"
 
+#include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/log.h"
 #include "base/mem.h"
 #include "program/ahead.h"
 #include "program/laws.h"
+#include "sim/choices.h"
 #include "sim/sim_state.h"
 
 /* --- waiting --- */
@@ -97,12 +100,24 @@ static bool settle_operation(struct sim *sim, int32_t run, int32_t at, int64_t n
     return true;
 }
 
+/* Where nobody decides, all replicas are chosen, and nobody waits to hear of it. */
+static bool settle_question(struct sim *sim, int32_t run, const struct sim_await *await) {
+    struct sim_state *state = &sim->run[run];
+    double at;
+    if (!sim->choices.controller) return true;
+    if (!sim_choices_formed(sim, run, &at)) return false;
+    note_transfer(state, await->at, at, at);
+    wait_until(sim, state, at, 0, (struct sim_cause){-1, -1, false});
+    return true;
+}
+
 static inline bool settle(struct sim *sim, int32_t run, const struct sim_await *await) {
     const struct sim_state *state = &sim->run[run];
     const struct sim_op *op = &state->kind->op[await->at];
     switch (op->action) {
     case SIM_SEND: return settle_send(sim, run, await);
     case SIM_RECEIVE: return settle_receive(sim, run, await);
+    case SIM_ASK: return settle_question(sim, run, await);
     default:
         return settle_operation(sim, run, await->at, state->place[await->place].number,
                                 await->at >= state->at);
@@ -166,13 +181,30 @@ static bool meet(struct sim *sim, int32_t run, const struct sim_op *op) {
 }
 
 /* The first of the steps whose mean is told. Steps that overlap end one behind the other, not at
- * equal distances, so it is the mean of many; else it is the last step alone. */
+ * equal distances, and so do those of replicas that choose whom they meet: it is the mean of many;
+ * else it is the last step alone. */
 static int first_measured(const struct sim_input *input) {
     int warm = 2 * input->program->grid.stages, last = input->steps - 1;
-    return input->program->ahead > 0 && warm < last ? warm : last;
+    bool evenly = input->program->ahead == 0 && !input->groups;
+    return !evenly && warm < last ? warm : last;
+}
+
+/* Runs that draw numbers do unequally many steps. */
+static void end_number(struct sim *sim, struct sim_state *state) {
+    int64_t from = (int64_t)first_measured(sim->input) * sim->input->program->grid.replicas;
+    sim_choices_finish(sim, state);
+    state->step++;
+    state->at = -1;
+    state->begun = false;
+    state->first = -1;
+    if (state->number < from) state->exposed = state->waits = state->busy = 0;
 }
 
 static void end_step(struct sim *sim, struct sim_state *state) {
+    if (sim->choices.draws) {
+        end_number(sim, state);
+        return;
+    }
     int step = state->step++; /* below 0: it fills a pipeline */
     if (step >= 0 && state->clock > sim->step_end[step]) sim->step_end[step] = state->clock;
     state->at = -1; /* the next one is the first */
@@ -211,6 +243,9 @@ static inline bool perform(struct sim *sim, int32_t run, const struct sim_op *op
         state->place[op->place].number = sim->wire[state->channels + op->target].received++;
         break;
     case SIM_POST: state->place[op->place].number = sim_arrive(sim, run, op); break;
+    case SIM_ASK:
+        if (sim->choices.controller) sim_choices_ask(sim, run);
+        break;
     default: note_transfer(state, state->at, begin, state->clock); break;
     }
     return true;
@@ -230,11 +265,20 @@ static bool is_left_out(const struct sim *sim, const struct sim_state *state) {
            !ahead_runs(sim->input->program, &state->items[state->at], state->step, 0, INT64_MAX);
 }
 
+/* Whether there is a step to be run on; false also where its number is not known yet. */
+static bool has_step(struct sim *sim, int32_t run) {
+    struct sim_state *state = &sim->run[run];
+    if (!sim->choices.draws) return state->step < sim->input->steps;
+    if (!state->begun && !state->ended && !sim_choices_step(sim, run, &state->ended)) return false;
+    state->begun = true;
+    return !state->ended;
+}
+
 /* Runs a rank on until it waits or has done all steps. */
 static void run_on(struct sim *sim, int32_t run, struct sim_record *record) {
     struct sim_state *state = &sim->run[run];
     const struct sim_kind *kind = state->kind;
-    while (state->step < sim->input->steps) {
+    while (has_step(sim, run)) {
         const struct sim_op *op = &kind->op[state->at];
         if (record && state->at == 0) state->record = is_last(sim, state) ? record : NULL;
         if (is_left_out(sim, state)) {
@@ -327,10 +371,12 @@ void sim_open(const struct sim_input *input, struct sim *sim) {
     sim->ready = MEM_ARRAY(int32_t, runs + 1);
     compile_all(sim);
     sim_wires_new(sim);
+    sim_choices_new(sim);
     for (int r = runs - 1; r >= 0; r--) sim_wake(sim, r);
 }
 
 void sim_shut(struct sim *sim) {
+    sim_choices_free(sim);
     sim_wires_free(sim);
     free(sim->op);
     free(sim->await);
@@ -345,7 +391,7 @@ void sim_shut(struct sim *sim) {
 static enum status check_ended(const struct sim *sim) {
     for (int r = 0; r < sim->share.run_count; r++) {
         const struct sim_state *state = &sim->run[r];
-        if (state->step == sim->input->steps) continue;
+        if (sim->choices.draws ? state->ended : state->step == sim->input->steps) continue;
         int rank = sim->share.rank[r];
         char text[INSTR_TEXT_BYTES] = "the end of the step";
         const struct instr_list *body = program_list(sim->input->program, rank, LIST_BODY);
@@ -386,6 +432,8 @@ static void sum_up(const struct sim *sim, struct sim_result *result) {
         (sim->step_end[last] - (from > 0 ? sim->step_end[from - 1] : 0)) / (last + 1 - from);
     result->mean = last > 0 ? (sim->step_end[last] - sim->step_end[0]) / last : result->step;
     result->instructions = sim->instructions;
+    result->group_size =
+        sim->choices.groups > 0 ? (double)sim->choices.members / (double)sim->choices.groups : NAN;
     for (int r = 0; r < result->run_count; r++) {
         const struct sim_rank *rank = &result->rank[r];
         busy += rank->busy * rank->like;
@@ -396,6 +444,8 @@ static void sum_up(const struct sim *sim, struct sim_result *result) {
     if (from < last && span > result->step) span = result->step; /* the last body was a long one */
     result->bubble = result->step > 0 ? 1 - busy / (ranks * result->step) : 0;
     result->span_bubble = span > 0 ? 1 - busy / (ranks * span) : 0;
+    if (sim->choices.draws)
+        result->span_bubble = result->bubble; /* each rank has a step of its own */
 }
 
 /* Room for the records of all runs, where they are wanted and not too many. */
@@ -410,18 +460,27 @@ static void records_new(const struct sim *sim, struct sim_result *result) {
     }
 }
 
+/* Where members are chosen, what was asked for first is decided when all ranks wait. */
+static void run_all(struct sim *sim, struct sim_result *result) {
+    do {
+        while (sim->ready_count > 0) {
+            int32_t run = sim->ready[--sim->ready_count];
+            sim->run[run].queued = false;
+            run_on(sim, run, result->rank[run].record);
+        }
+    } while (sim->choices.controller && sim_choices_decide(sim, INFINITY, INT_MAX));
+}
+
 enum status sim_run(const struct sim_input *input, struct sim_result *out) {
     struct sim sim;
     CHECK(input->steps >= 1, "%d steps", input->steps);
     sim_open(input, &sim);
+    sim_choices_begin(&sim, input->steps);
     struct sim_result result = {.run_count = sim.share.run_count,
                                 .rank = MEM_ARRAY(struct sim_rank, sim.share.run_count + 1)};
     records_new(&sim, &result);
-    while (sim.ready_count > 0) {
-        int32_t run = sim.ready[--sim.ready_count];
-        sim.run[run].queued = false;
-        run_on(&sim, run, result.rank[run].record);
-    }
+    run_all(&sim, &result);
+    sim_choices_ends(&sim);
     enum status status = check_ended(&sim);
     for (int r = 0; r < result.run_count; r++)
         result.rank[r] = rank_of(&sim, r, result.rank[r].record);

@@ -20,6 +20,7 @@
 #include "base/status.h"
 #include "cost/cost.h"
 #include "program/program.h"
+#include "sync/groups.h"
 
 /* The computation that an instruction is, of those that bubbles count (enum cost_pass); -1: none.
  */
@@ -55,13 +56,16 @@ struct sim_costs {
 enum { SIM_MOST_RECORDS = 8 << 20 };
 
 struct sim_input {
-    const struct program *program; /* verified */
-    const struct sim_costs *costs; /* per class of devices */
-    struct cost_net net;           /* devices of the ranks, links between them, laws */
-    uint64_t seed;                 /* of the laws' draws */
-    int steps;                     /* at least 1; the last one is measured */
-    bool unclipped;                /* STEP does not await NORM, as without clipping */
-    bool apart;                    /* run every pipeline, also those that do the same */
+    const struct program *program;      /* verified */
+    const struct sim_costs *costs;      /* per class of devices */
+    struct cost_net net;                /* devices of the ranks, links between them, laws */
+    uint64_t seed;                      /* of the laws' draws */
+    int steps;                          /* at least 1; the last one is measured */
+    bool unclipped;                     /* STEP does not await NORM, as without clipping */
+    bool apart;                         /* run every pipeline, also those that do the same */
+    const struct groups_config *groups; /* who averages with whom, where the program asks; NULL: all
+                                           replicas do. Then each replica draws its mini-batches'
+                                           numbers, and steps are R numbers; none is recorded */
     bool record; /* keep every instruction of the last step, for paths and drawings, where these are
                  at most SIM_MOST_RECORDS */
 };
@@ -99,6 +103,7 @@ struct sim_result {
     double exposed;             /* mean over ranks */
     int64_t peak_bytes;         /* of the rank that has most */
     int64_t instructions;       /* that were run */
+    double group_size;          /* mean of groups that were chosen; NAN: none was */
     struct sim_rank *rank;      /* those that were run; owned, as are all records */
     struct sim_record *record;  /* rank after rank; NULL: not kept */
     int run_count;

@@ -64,7 +64,8 @@ struct table {
 
 static void take_pipeline(const struct sim_input *input, struct sim_share *share,
                           struct table *table, int pipeline) {
-    bool apart = input->apart || (input->net.hetero && hetero_differs(input->net.hetero));
+    bool apart =
+        input->apart || input->groups || (input->net.hetero && hetero_differs(input->net.hetero));
     uint64_t at = apart ? 0 : hash_pipeline(input, pipeline) % table->size;
     for (; !apart && table->entry[at] > 0; at = (at + 1) % table->size) {
         int number = table->entry[at] - 1;

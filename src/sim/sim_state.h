@@ -5,6 +5,7 @@
 
 #include "sim/compile.h"
 #include "sim/share.h"
+#include "sync/controller.h"
 
 #define SIM_UNKNOWN (-1.0)
 
@@ -29,7 +30,9 @@ struct sim_state {
     double clock, slowness;
     int32_t at, awaited; /* next instruction; how many of its awaits are settled */
     int32_t step;
-    bool met, queued; /* has come to what it waits for there; is in the list of those to run */
+    int64_t number;    /* of its mini-batch, where runs draw them; and: */
+    bool begun, ended; /* it has a number for its step; there is none any more */
+    bool met, queued;  /* has come to what it waits for there; is in the list of those to run */
     struct sim_cause cause;
     union sim_place *place;
     int32_t posted[PROGRAM_MAX_GROUPS];
@@ -75,6 +78,25 @@ struct sim_group {
     int64_t mask;
 };
 
+/* What a run has asked for, at its clock. */
+struct sim_asked {
+    bool asks;
+    double at;
+    int64_t index; /* of its replica's mini-batch */
+};
+
+/* See choices.h. */
+struct sim_choices {
+    struct controller *controller;   /* NULL: no group is chosen */
+    struct sim_asked *asked, *drawn; /* per run: for a group; for a number */
+    bool *waits;                     /* per run: for either */
+    double *formed_at;               /* per key and replica: its newest group */
+    struct sim_chosen *chosen;       /* per position and first member */
+    bool draws;                      /* runs draw their numbers themselves */
+    double *finish;                  /* then: per number */
+    int64_t groups, members;         /* formed so far */
+};
+
 struct sim {
     const struct sim_input *input;
     struct sim_share share;
@@ -87,6 +109,7 @@ struct sim {
     int wire_count, wires_each; /* in all; of a pipeline */
     struct sim_group *group;
     int group_count;
+    struct sim_choices choices;
     int32_t *ready; /* runs that may go on */
     int ready_count;
     double *step_end; /* per step: the latest of all runs */

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "program/laws.h"
+#include "sim/choices.h"
 #include "sim/sim_state.h"
 
 /* --- channels --- */
@@ -87,8 +88,13 @@ static void complete(struct sim *sim, struct sim_group *group, struct sim_meetin
     group->waiting = -1;
 }
 
+static bool is_chosen(const struct sim *sim, int group) {
+    return sim->choices.controller && group_is_chosen(sim->input->program->group[group]);
+}
+
 int64_t sim_arrive(struct sim *sim, int32_t run, const struct sim_op *op) {
     struct sim_state *state = &sim->run[run];
+    if (is_chosen(sim, op->target)) return sim_choices_arrive(sim, run, op);
     struct sim_group *group = &sim->group[state->group[op->target]];
     int64_t number = state->posted[op->target]++;
     struct sim_meeting *meeting = &group->ring[number & group->mask];
@@ -105,6 +111,7 @@ int64_t sim_arrive(struct sim *sim, int32_t run, const struct sim_op *op) {
 }
 
 const struct sim_meeting *sim_meeting(struct sim *sim, int32_t run, int32_t group, int64_t number) {
+    if (is_chosen(sim, group)) return sim_choices_meeting(sim, run, number);
     struct sim_group *of = &sim->group[sim->run[run].group[group]];
     if (number < of->done) return &of->ring[number & of->mask];
     sim->run[run].next_waiting = of->waiting;

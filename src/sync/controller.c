@@ -23,7 +23,7 @@ struct controller {
     int64_t round, end; /* under way; -1: none was yet */
     bool last;
     int64_t *had;          /* per replica: numbers */
-    int64_t *number;       /* the newest of them */
+    int64_t *number;       /* the newest of them, in a ring of CONTROLLER_KEPT each */
     bool *ended;           /* per replica: it was told that there is none */
     struct answer *answer; /* per key and replica */
 };
@@ -43,7 +43,7 @@ struct controller *controller_open(const struct groups_config *config, int64_t n
                                       .next = next,
                                       .round = -1,
                                       .had = MEM_ARRAY(int64_t, replicas),
-                                      .number = MEM_ARRAY(int64_t, replicas),
+                                      .number = MEM_ARRAY(int64_t, replicas * CONTROLLER_KEPT),
                                       .ended = MEM_ARRAY(bool, replicas),
                                       .answer = MEM_ARRAY(struct answer, answers)};
     for (int i = 0; i < answers; i++) {
@@ -71,10 +71,23 @@ void controller_close(struct controller **pointer) {
 
 /* --- numbers --- */
 
+void controller_place(struct controller *controller, int64_t next, int64_t each) {
+    CHECK(controller->round < 0, "round %lld is under way", (long long)controller->round);
+    controller->next = next;
+    for (int r = 0; r < controller->config.replicas; r++) {
+        controller->had[r] = each;
+        for (int k = 0; k < controller->config.keys; k++)
+            answer_of(controller, k, r)->arrived = answer_of(controller, k, r)->formed = each;
+    }
+}
+
+static int64_t *number_at(const struct controller *controller, int replica, int64_t index) {
+    return &controller->number[replica * CONTROLLER_KEPT + index % CONTROLLER_KEPT];
+}
+
 static bool hand_out(struct controller *controller, int replica) {
     if (controller->next >= controller->end) return false;
-    controller->number[replica] = controller->next++;
-    controller->had[replica]++;
+    *number_at(controller, replica, controller->had[replica]++) = controller->next++;
     return true;
 }
 
@@ -108,11 +121,19 @@ int64_t controller_pause(struct controller *controller) {
 
 int64_t controller_draw(struct controller *controller, int replica, int64_t index) {
     int64_t had = controller->had[replica];
-    CHECK(index == had || (index == had - 1 && had > 0), "replica %d asks for %lld after %lld",
-          replica, (long long)index, (long long)had);
-    if (index < had) return controller->number[replica];
-    if (!controller->ended[replica]) controller->ended[replica] = !hand_out(controller, replica);
-    return controller->ended[replica] ? CONTROLLER_NONE : controller->number[replica];
+    CHECK(index <= had, "replica %d asks for %lld after %lld", replica, (long long)index,
+          (long long)had);
+    bool asks = index == had && !controller->ended[replica];
+    if (asks) controller->ended[replica] = !hand_out(controller, replica);
+    return controller_number(controller, replica, index);
+}
+
+int64_t controller_number(const struct controller *controller, int replica, int64_t index) {
+    int64_t had = controller->had[replica];
+    if (index >= had) return controller->ended[replica] ? CONTROLLER_NONE : CONTROLLER_UNKNOWN;
+    CHECK(index >= had - CONTROLLER_KEPT, "replica %d asks for %lld after %lld", replica,
+          (long long)index, (long long)had);
+    return *number_at(controller, replica, index);
 }
 
 int64_t controller_drawn(const struct controller *controller, int replica) {

@@ -19,7 +19,11 @@
 
 #include "sync/groups.h"
 
-enum { CONTROLLER_NONE = -1 }; /* there is no further number in this round */
+enum {
+    CONTROLLER_NONE = -1,   /* there is no further number in this round */
+    CONTROLLER_UNKNOWN = -2 /* nobody has asked for it yet */
+};
+enum { CONTROLLER_KEPT = 64 }; /* the newest numbers of a replica, which are told again */
 
 struct controller;
 
@@ -28,14 +32,19 @@ struct controller;
 struct controller *controller_open(const struct groups_config *config, int64_t next);
 void controller_close(struct controller **controller);
 
+/* Local, before the first round. The run goes on with number `next`; each replica has had so many.
+ */
+void controller_place(struct controller *controller, int64_t next, int64_t each);
+
 /* Local. Round `round` begins, from 0 on, and has the numbers before `end`; `last`: there will be
  * no other. Whoever comes first begins it; the others say the same. */
 void controller_begin(struct controller *controller, int64_t round, int64_t end, bool last);
 /* Local. Somebody asks for a pause: the round ends with the step under way. Its end. */
 int64_t controller_pause(struct controller *controller);
-/* Local. The number that is the replica's mini-batch `index`, or CONTROLLER_NONE; the newest may be
- * asked for again. */
+/* Local. Draws the number that is the replica's mini-batch `index`, or CONTROLLER_NONE; or what was
+ * drawn for it: of that alone. */
 int64_t controller_draw(struct controller *controller, int replica, int64_t index);
+int64_t controller_number(const struct controller *controller, int replica, int64_t index);
 /* Local. How many a replica has had; numbers handed out, over the whole run. */
 int64_t controller_drawn(const struct controller *controller, int replica);
 int64_t controller_next_number(const struct controller *controller);

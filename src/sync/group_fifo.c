@@ -67,6 +67,7 @@ static int counts(int members) {
 const struct group_rule group_rule_fifo = {.name = "fifo",
                                            .help =
                                                "as many as --group-size, in the order they come",
+                                           .acts = "group-size group-weights",
                                            .least_connect = least_connect,
                                            .usual_connect = usual_connect,
                                            .came = came,

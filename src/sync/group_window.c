@@ -86,6 +86,7 @@ static void formed(struct groups *groups, struct groups_key *key, int replica, i
 
 const struct group_rule group_rule_window = {.name = "window",
                                              .help = "who comes while the first one waits",
+                                             .acts = "group-wait",
                                              .least_connect = least_connect,
                                              .usual_connect = usual_connect,
                                              .came = came,

@@ -26,8 +26,10 @@ static const struct group_rule *rule_of(const char *name) {
     return NULL;
 }
 
-const char *groups_rule_at(int index) {
-    return index < RULE_COUNT ? rules[index]->name : NULL;
+bool groups_rule_at(int index, struct group_rule_word *out) {
+    if (index >= RULE_COUNT) return false;
+    *out = (struct group_rule_word){rules[index]->name, rules[index]->help, rules[index]->acts};
+    return true;
 }
 
 int groups_least_connect(const struct groups_config *config) {

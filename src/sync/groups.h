@@ -48,10 +48,14 @@ struct group_formed {
 enum { GROUPS_MOST_AT_ONCE = 8 };
 enum { GROUPS_MAX_REPLICAS = 1 << 16, GROUPS_MAX_KEYS = 1 << 15 };
 
-/* Local. STATUS_USAGE where no rule can keep what the configuration asks for; by a rule's name,
- * NULL after the last: its line of help. */
+/* Local. STATUS_USAGE where no rule can keep what the configuration asks for. A rule by its row:
+ * false after the last. */
 enum status groups_check(const struct groups_config *config);
-const char *groups_rule_at(int index);
+struct group_rule_word {
+    const char *name, *help;
+    const char *acts; /* options that act with it, "group-size group-weights" */
+};
+bool groups_rule_at(int index, struct group_rule_word *out);
 /* Local. The least `connect` of a rule; what it is where nobody says it. */
 int groups_least_connect(const struct groups_config *config);
 int groups_usual_connect(const struct groups_config *config);

@@ -40,6 +40,7 @@ struct groups {
 
 struct group_rule {
     const char *name, *help;
+    const char *acts; /* options that act with it alone, "group-size group-weights" */
     int (*least_connect)(const struct groups_config *config);
     int (*usual_connect)(const struct groups_config *config);
     /* Somebody came, and is in the queue already. */

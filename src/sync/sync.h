@@ -13,6 +13,7 @@ struct sync_config {
     const bool *kept;    /* zero: per stage, its last bucket is gathered once a step; NULL: none */
     const int *prefetch; /* zero: per stage, buckets of parameters gathered ahead; NULL: one */
     int every;           /* local: steps from one average to the next */
+    bool by_stage;       /* preduce: each stage has groups of its own */
 };
 
 struct sync_policy {
@@ -23,6 +24,7 @@ struct sync_policy {
     const char *whole; /* replicas hold slices (--zero-stage); the policy where nothing is left to
                           slice. NULL: each holds everything */
     bool apart;        /* replicas have parameters of their own between averages */
+    bool chooses;      /* ... over groups that a rule chooses while ranks run (groups.h) */
     /* Local. Changes the program in place; stage s has buckets[s] buckets from then on. */
     enum status (*insert)(struct program *program, const struct sync_config *config);
 };

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "launch/sbatch.h"
 #include "view/ranking_words.h"
 
 enum { NAME_COLUMNS = 12, SHOWN = 10, HOST_BYTES = 256 };
@@ -138,6 +139,21 @@ static void print_families(const struct planned_search *search, FILE *out) {
     }
 }
 
+void ranking_print_first(const struct planned_search *search, FILE *out) {
+    const struct planner_row *first = planned_search_first(search);
+    char step[TEXT_BYTES], low[TEXT_BYTES], high[TEXT_BYTES], memory[TEXT_BYTES],
+        micros[TEXT_BYTES];
+    SCOPED_FREE char *name = ranking_name(first);
+    print_ranks(search, out);
+    print_searched(search, out);
+    row_of(out, "best", "%s, stages x replicas %d x %d, %s: %s a step (%s to %s), %s of memory",
+           name, first->choice.stages, first->choice.replicas,
+           text_count(first->choice.micro_batches, "micro-batch", micros),
+           text_duration(first->step_ns * 1e-9, step), text_duration(first->low_ns * 1e-9, low),
+           text_duration(first->high_ns * 1e-9, high), text_size(first->peak_bytes, memory));
+    fputs("\n", out);
+}
+
 static void print_unused(const struct planned_search *search, FILE *out) {
     const struct planner_result *result = &search->result;
     int used = planned_search_first(search)->choice.ranks, all = search->input.ranks;
@@ -148,16 +164,71 @@ static void print_unused(const struct planned_search *search, FILE *out) {
            (long long)search->options.batch, all, (long long)result->nearest_batch);
 }
 
+/* Hosts take the ranks one after the other, so the order of the file is the cluster's. The number
+ * of ranks that each has of the first `ranks`. */
+static int64_t slots_of(const struct cluster_hosts *hosts, int64_t h, int ranks) {
+    int64_t first = hosts->ranks.first + h * hosts->ranks_each, left = ranks - first;
+    return left < 0 ? 0 : left < hosts->ranks_each ? left : hosts->ranks_each;
+}
+
+static void print_hosts(const struct cluster *cluster, int ranks, FILE *out) {
+    enum { MOST = 8 };
+    int64_t shown = 0;
+    fputs("  HOSTS has a line for each host, in the order of the cluster:", out);
+    for (size_t i = 0; i < cluster->host_count; i++) {
+        const struct cluster_hosts *hosts = &cluster->host[i];
+        for (int64_t h = 0; h < hosts->count && slots_of(hosts, h, ranks) > 0; h++) {
+            if (shown++ >= MOST) continue;
+            fprintf(out, "%s %s slots=%lld", shown > 1 ? "," : "",
+                    hosts->name && hosts->count == 1 ? hosts->name : "NAME",
+                    (long long)slots_of(hosts, h, ranks));
+        }
+    }
+    fprintf(out, "%s\n", shown > MOST ? " ..." : "");
+}
+
+/* Slurm starts the same number of ranks on each node. 0: they differ. */
+static int64_t each_host(const struct cluster *cluster, int ranks) {
+    int64_t each = cluster->host_count ? cluster->host[0].ranks_each : 0;
+    for (size_t i = 0; i < cluster->host_count; i++)
+        if (cluster->host[i].ranks_each != each) return 0;
+    return each > 0 && ranks % each == 0 ? each : 0;
+}
+
+static void print_spread(const struct planned_search *search, const char *train, FILE *out) {
+    const struct planner_row *first = planned_search_first(search);
+    const struct cluster *cluster = search->opened.costs->cluster;
+    int64_t each = each_host(cluster, first->choice.ranks);
+    bool written = option_is_given(&search->options, OPTION_write);
+    char *job;
+    SCOPED_FREE char *file = written ? sbatch_quote(search->options.write) : NULL;
+    fprintf(out, "\n  %s%s --hostfile HOSTS\n", written ? "stretto train --config " : train,
+            written ? file : "");
+    print_hosts(cluster, first->choice.ranks, out);
+    if (!each) return;
+    if (written) {
+        fprintf(out, "  stretto launch --emit sbatch --config %s", file);
+    } else {
+        if (ranking_command(search, first, COMMAND_LAUNCH, &job) != STATUS_OK) return;
+        fprintf(out, "  %s --emit sbatch", job);
+        free(job);
+    }
+    fprintf(out, " --nodes %lld -n %lld\n", (long long)(first->choice.ranks / each),
+            (long long)each);
+}
+
 static void print_commands(const struct planned_search *search, FILE *out) {
     const struct planner_row *first = planned_search_first(search);
     const struct cluster *cluster = search->opened.costs->cluster;
-    bool spread = cluster && cluster->hosts > 1;
+    bool spread = cluster && cluster->hosts > 1 && first->choice.ranks > 1;
     char *train, *simulate;
     if (ranking_command(search, first, COMMAND_TRAIN, &train) != STATUS_OK) return;
-    fprintf(out, "\n  %s%s\n", train, spread ? " --hostfile HOSTS" : "");
     if (spread)
-        fputs("  HOSTS has a line 'name slots=N' for each host, in the order of the cluster\n",
-              out);
+        print_spread(search, train, out);
+    else if (option_is_given(&search->options, OPTION_write))
+        fprintf(out, "\n  stretto train --config %s\n", search->options.write);
+    else
+        fprintf(out, "\n  %s\n", train);
     free(train);
     if (ranking_command(search, first, COMMAND_SIMULATE, &simulate) != STATUS_OK) return;
     fprintf(out, "  %s\n", simulate);
@@ -209,7 +280,62 @@ static json_t *families_json(const struct planned_search *search) {
     return list;
 }
 
-void ranking_json(const struct planned_search *search, FILE *out) {
+/* What the first row of the first search takes now, in a clause. */
+static char *old_text(const struct planned_search *search, const struct planned_what_if *what_if) {
+    const struct planner_row *old = &what_if->old, *before = planned_search_first(search);
+    char step[TEXT_BYTES], bytes[TEXT_BYTES], ranks[TEXT_BYTES];
+    if (what_if->missing > 0)
+        return mem_format("needs %d ranks, %s too many", before->choice.ranks,
+                          text_count(what_if->missing, "rank", ranks));
+    switch (old->state) {
+    case PLANNER_TIMED:
+        return mem_format("would take %s", text_duration(old->step_ns * 1e-9, step));
+    case PLANNER_LOUD:
+        return mem_format("would send %s from a rank", text_size(old->sent_bytes, bytes));
+    case PLANNER_TOO_LARGE:
+        return mem_format("needs %s more memory", text_size(old->over_bytes, bytes));
+    default: return mem_text("is no plan of these ranks");
+    }
+}
+
+void ranking_print_what_if(const struct planned_search *search,
+                           const struct planned_what_if *what_if, FILE *out) {
+    const struct planned_search *again = &what_if->search;
+    const struct planner_row *first = planned_search_first(again);
+    SCOPED_FREE char *old = old_text(search, what_if);
+    char step[TEXT_BYTES];
+    fputs("\n", out);
+    if (!first) {
+        row_of(out, "what if", "%s: no plan is left; the first one %s", search->options.what_if,
+               old);
+        return;
+    }
+    SCOPED_FREE char *name = ranking_name(first);
+    row_of(
+        out, "what if",
+        "%s: first is %s, stages x replicas %d x %d, deal %dx%d, %s a step; the first one above %s",
+        search->options.what_if, name, first->choice.stages, first->choice.replicas,
+        first->choice.replicas, first->choice.micro_batches,
+        text_duration(first->step_ns * 1e-9, step), old);
+    char *train;
+    if (ranking_command(again, first, COMMAND_TRAIN, &train) != STATUS_OK) return;
+    fprintf(out, "\n  %s\n", train);
+    free(train);
+}
+
+static json_t *what_if_json(const struct planned_search *search,
+                            const struct planned_what_if *what_if) {
+    const struct planner_row *first = planned_search_first(&what_if->search);
+    bool takes = what_if->missing <= 0 && what_if->old.state == PLANNER_TIMED;
+    SCOPED_FREE char *old = old_text(search, what_if);
+    return json_pack("{s:s, s:i, s:o, s:s, s:o}", "change", search->options.what_if, "ranks",
+                     what_if->search.input.ranks, "first",
+                     first ? row_json(&what_if->search, first) : json_null(), "old", old,
+                     "old_step", takes ? json_real(what_if->old.step_ns) : json_null());
+}
+
+void ranking_json(const struct planned_search *search, const struct planned_what_if *what_if,
+                  FILE *out) {
     const struct planner_result *result = &search->result;
     const struct planner_row *first = planned_search_first(search);
     json_t *rows = json_array();
@@ -226,6 +352,7 @@ void ranking_json(const struct planned_search *search, FILE *out) {
                   search->input.ranks - first->choice.ranks, "nearest_batch",
                   (json_int_t)result->nearest_batch, "closest_bound", result->closest_bound, "rows",
                   rows, "families", families_json(search), "command", train, "forecast", simulate);
+    if (what_if) json_object_set_new(root, "what_if", what_if_json(search, what_if));
     json_print(root, JSON_REAL_PRECISION(12), out);
     json_decref(root);
     free(train);

@@ -153,20 +153,6 @@ char *ranking_none(const struct planned_search *search, int kind) {
 
 /* --- the command --- */
 
-/* What decides about a run is printed; how this command talks is not. */
-static bool is_told(const struct options *options, enum option_id id, enum option_command command) {
-    static const enum option_id never[] = {OPTION_json, OPTION_quiet, OPTION_help};
-    const struct option_row *row = &option_rows[id];
-    bool forecast = command & (COMMAND_SIMULATE | COMMAND_EXPLAIN);
-    for (size_t i = 0; i < sizeof never / sizeof *never; i++)
-        if (id == never[i]) return false;
-    bool by_time = strcmp(options->strategy, "auto") == 0;
-    if (id == OPTION_cluster) return (forecast || by_time) && option_is_given(options, id);
-    by_time |= strcmp(options->balance, "time") == 0;
-    if (id == OPTION_profile && !forecast && !by_time) return false;
-    return row->commands & (unsigned)command && options->source[id] == OPTION_FROM_COMMAND_LINE;
-}
-
 /* Names that people know first, then the rest in the order of the table. */
 static void put_option(const struct options *options, enum option_id id, FILE *out) {
     SCOPED_FREE char *text = option_text(options, id), *quoted = sbatch_quote(text);
@@ -188,7 +174,8 @@ enum status ranking_command(const struct planned_search *search, const struct pl
         !option_is_given(&options, OPTION_config))
         fprintf(stream, " --model %s", options.model);
     for (int id = 0; id < OPTION_COUNT && status == STATUS_OK; id++)
-        if (is_told(&options, (enum option_id)id, command))
+        if (options.source[id] == OPTION_FROM_COMMAND_LINE &&
+            planned_search_is_told(&options, (enum option_id)id, command))
             put_option(&options, (enum option_id)id, stream);
     fclose(stream);
     arena_free(&options.arena);

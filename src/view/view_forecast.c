@@ -145,10 +145,10 @@ static void print_laws(const struct view_forecast *view, FILE *out) {
     char rate[TEXT_BYTES];
     if (!view->costs.hetero) return;
     if (planned->plan->flop_ns > 0)
-        row(out, "laws", "%s: passes take their flops at %s GFLOP/s, whatever a device does",
+        row(out, "laws", "%s: passes run at %s GFLOP/s, whatever the costs above say",
             planned->options.hetero, text_rate(1 / planned->plan->flop_ns, rate));
     else
-        row(out, "laws", "%s: of what passes take otherwise", planned->options.hetero);
+        row(out, "laws", "%s, applied to the costs above", planned->options.hetero);
 }
 
 /* What slow ranks cost under this strategy, in one sentence. */
@@ -159,14 +159,15 @@ static void print_unequal(const struct view_forecast *view, int columns, FILE *o
          many_replicas = view->planned->plan->config.grid.replicas > 1;
     if (!unequal->are) return;
     if (unequal->steps > 1) snprintf(mean, sizeof mean, " on average of %d steps", unequal->steps);
-    SCOPED_FREE char *words =
-        mem_format("a step takes %s%s, %.3g times the %s that it takes with equal ranks: under %s "
-                   "%s",
-                   time_text(view, unequal->step, step), mean, unequal->step / unequal->same,
-                   time_text(view, unequal->same, same), view->planned->options.strategy,
-                   !overlaps       ? "every step waits for its slowest rank"
-                   : many_replicas ? "all pipelines go at the pace of the slowest rank"
-                                   : "a pipeline goes at the pace of its slowest rank");
+    SCOPED_FREE char *words = mem_format(
+        "a step takes %s%s, %.3g times the %s that it takes with equal ranks: under %s "
+        "%s",
+        time_text(view, unequal->step, step), mean, unequal->step / unequal->same,
+        time_text(view, unequal->same, same), view->planned->options.strategy,
+        view->planned->plan->config.chooses ? "a replica waits for those that it averages with"
+        : !overlaps                         ? "every step waits for its slowest rank"
+        : many_replicas                     ? "all pipelines go at the pace of the slowest rank"
+                                            : "a pipeline goes at the pace of its slowest rank");
     SCOPED_FREE char *other =
         unequal->other ? mem_format("%s; %s, which %s, would take %s", words, unequal->other,
                                     unequal->how, time_text(view, unequal->other_step, step))
@@ -179,6 +180,11 @@ static void name_step(const struct view_forecast *view, char *text, size_t bytes
     const struct program *program = view->planned->plan->program;
     int stages = program->grid.stages;
     *text = 0;
+    if (view->planned->plan->config.chooses) {
+        snprintf(text, bytes, ", the mean of steps %d to %d, whoever does their parts",
+                 2 * stages + 1, view->forecast.input.steps);
+        return;
+    }
     if (view->unequal.steps < 2) return;
     if (program->ahead > 0)
         snprintf(text, bytes,
@@ -199,6 +205,17 @@ static void print_averaging(const struct view_forecast *view, int columns, FILE 
                    time_text(view, averaging, longer),
                    time_text(view, step + (averaging - step) / every, mean));
     text_entry(out, "average", columns, words);
+}
+
+/* Of replicas that choose whom they average with. */
+static void print_groups(const struct view_forecast *view, int columns, FILE *out) {
+    const struct run_config *config = &view->planned->plan->config;
+    if (!config->chooses) return;
+    SCOPED_FREE char *words = mem_format(
+        "rule %s: groups of %.3g of %d replicas in the mean; %s", config->groups.rule,
+        view->forecast.result.group_size, config->replicas,
+        config->groups_by_stage ? "each stage has its own" : "all stages of a replica have one");
+    text_entry(out, "groups", columns, words);
 }
 
 static void print_step(const struct view_forecast *view, FILE *out) {
@@ -252,6 +269,7 @@ void view_forecast_print_row(const struct view_forecast *view, FILE *out) {
                                          range ? range : "", idle ? idle : "");
     text_entry(out, "time", NAME_COLUMNS, words);
     print_averaging(view, NAME_COLUMNS, out);
+    print_groups(view, NAME_COLUMNS, out);
     print_unequal(view, NAME_COLUMNS, out);
     print_clip(view, NAME_COLUMNS, out);
 }
@@ -260,7 +278,10 @@ char *view_forecast_path_text(const struct view_forecast *view) {
     enum { SHOWN = 4 };
     int count;
     SCOPED_FREE struct path_part *part = critical_path(view, &count);
-    char *words = mem_text(count ? "what the step waits for: " : "not kept: too many instructions");
+    const char *why = view->planned->plan->config.chooses
+                          ? "not kept: each replica is at a step of its own"
+                          : "not kept: too many instructions";
+    char *words = mem_text(count ? "what the step waits for: " : why);
     double rest = 100;
     for (int i = 0; i <= count && i <= SHOWN; i++) {
         bool last = i == SHOWN && i < count;
@@ -354,6 +375,7 @@ void view_forecast_print(const struct view_forecast *view, FILE *out) {
     print_laws(view, out);
     print_step(view, out);
     print_averaging(view, VIEW_NAME_COLUMNS, out);
+    print_groups(view, VIEW_NAME_COLUMNS, out);
     print_unequal(view, VIEW_NAME_COLUMNS, out);
     row(out, "bubble",
         "%.1f%% of the ranks' time is no forward or backward pass; %.1f%% between a rank's first "

@@ -351,6 +351,13 @@ void drawing_close(struct drawing *drawing) {
 
 enum status view_forecast_draw(const struct view_forecast *view, const char *path) {
     const struct forecast *forecast = &view->forecast;
+    if (view->planned->plan->config.chooses)
+        return fail(
+            STATUS_USAGE,
+            "--draw %s: with --sync %s each replica is at a step of its own, and there is none "
+            "to draw\n"
+            "  --sync allreduce",
+            path, view->planned->plan->config.sync);
     if (!forecast->input.record)
         return fail(STATUS_USAGE,
                     "--draw %s: %lld instructions a step are too many to draw\n"

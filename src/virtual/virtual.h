@@ -8,6 +8,7 @@
 #ifndef VIRTUAL_VIRTUAL_H
 #define VIRTUAL_VIRTUAL_H
 
+#include "exec/chooser.h"
 #include "exec/engine_clock.h"
 #include "plan/plan.h"
 
@@ -18,8 +19,10 @@ struct virtual_world;
 enum status virtual_new(const struct plan *plan, const struct costs *costs,
                         struct virtual_world **out);
 void virtual_free(struct virtual_world **world);
-/* Local. The clock of a rank, which the world owns. */
+/* Local. The clock of a rank, and where members of groups are chosen whoever decides on them (NULL:
+ * they are not); the world owns both. */
 const struct engine_clock *virtual_clock(struct virtual_world *world, int rank);
+const struct engine_chooser *virtual_chooser(struct virtual_world *world, int rank);
 /* Local. What a step of this number took, in ns, from the end of the one before: see sim_live_step.
  */
 double virtual_step_ns(struct virtual_world *world, int64_t step);

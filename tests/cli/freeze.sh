@@ -3,7 +3,7 @@
 . "$ROOT/tests/cli/lib.sh"
 page=$ROOT/docs/elastic.md
 sed -n 's/^stretto //p' "$page" >commands
-[ "$(wc -l <commands)" = 9 ] || say "these are not the commands of the page: $(cat commands)"
+[ "$(wc -l <commands)" = 13 ] || say "these are not the commands of the page: $(cat commands)"
 while read -r words; do
     case $words in
     "train --model vit-tiny"*) words="explain ${words#train }" ;; # ten epochs of it take minutes

@@ -37,6 +37,9 @@ grep -q 'of the passes computed longer than --hetero base=100ns says' err || say
 # In words, and for a run that is resumed with other laws.
 "$STRETTO" explain --model mlp --data synthetic --strategy ddp -n 4 --hetero base=20ms,slow=3:3 >screen 2>err || say "explain: $(cat err)"
 grep -q '^unequal .* times the .* with equal' screen || say "explain does not say what a slow rank costs"
+tr -s ' \n' '  ' <screen | grep -q 'laws base=20ms,slow=3:3: passes run at [0-9.]* GFLOP/s, whatever the costs above say' || say "explain does not say what base fixes"
+"$STRETTO" simulate --model mlp --data synthetic --strategy ddp -n 4 --hetero slow=3:3 >screen 2>err || say "simulate: $(cat err)"
+grep -q '^laws  *slow=3:3, applied to the costs above' screen || say "simulate does not say what slow multiplies"
 # What a pipeline that is never flushed would take is what is forecast of it.
 pipes="--model vit-micro --data synthetic --threads 1 --stages 4 --micro-batches 8 --hetero base=400ms,slow=1:3"
 "$STRETTO" simulate $pipes --strategy 1f1b >screen 2>err || say "simulate: $(cat err)"

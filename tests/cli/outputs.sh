@@ -27,6 +27,7 @@ write() {
     explain-program) "$binary" explain $mlp --save-program "$file" "$@" ;;
     explain-*) "$binary" explain $mlp --draw "$file" "$@" ;;
     simulate-*) "$binary" simulate $mlp --draw "$file" "$@" ;;
+    plan-*) "$binary" plan $mlp -n 2 --write "$file" "$@" ;;
     eval-*) "$binary" eval run --threads 1 --quiet --output "$file" "$@" ;;
     ranks-*) "$binary" predict run -n 2 --threads 1 --quiet --output "$file" "$@" ;;
     predict-*) "$binary" predict run --threads 1 --quiet --output "$file" "$@" ;;
@@ -118,6 +119,7 @@ save-profile .json
 explain-svg .svg
 explain-page .html
 eval-json .json
+plan-config .yml
 eval-csv .csv
 predict-array .npy
 predict-lines .jsonl

@@ -36,6 +36,7 @@ done <<'END'
 2|--strategy 1f1b --zero-stage N|--strategy pipedream --stages 2 --zero-stage 1
 2|--deal replays replicas on one device|--strategy pipedream --stages 2 --deal 2x1
 2|no step has one loss scale|--strategy pipedream --stages 2 --dtype f16
+2|none of its micro-batches is the last one|--strategy pipedream --stages 2 --recompute except-last
 2|--recompute always|--strategy pipedream --stages 2 --recompute except-last
 2|gradients are added by replica|--strategy pipedream --stages 2 --sum tree
 2|it acts with --strategy pipedream|--strategy 1f1b --stages 2 --vertical-sync
@@ -43,6 +44,7 @@ done <<'END'
 2|replicas do not meet inside a pass|--strategy pipedream --stages 2 --replicas 2 --model resnet8 --sync-bn
 2|--untie gives the head|--strategy pipedream --stages 2 --model gpt2-nano --data synthetic
 # chunks
+2|--virtual 2, or --strategy interleaved|--strategy zbv --stages 2 --virtual 3
 2|--virtual 3: schedule zbv has 2 stages|--strategy zbv --stages 2 --virtual 3
 2|--virtual 2: schedule gpipe has 1 stage on|--strategy gpipe --stages 2 --virtual 2
 2|8 stages of a model with 4 layers|--strategy gpipe --stages 8
@@ -86,4 +88,13 @@ grep -q 'stage  *rank  *from' out || { say "no table of the split"; cat out; }
 "$STRETTO" explain --model mlp --strategy gpipe --stages 2 --cut fc3 --show program >out 2>err || say "--cut fc3: $(cat err)"
 grep -q '^#[0-9]* r1 RECV_F s1 m0 a0 p0' out || { say "no program of two ranks"; cat out; }
 grep -q ' fc3 ' out || { say "the cut is not where it was asked for"; cat out; }
+# A short last step cannot be kept: that is told where it was asked for.
+for how in "pipedream --stages 2" "diloco -n 2"; do
+    # shellcheck disable=SC2086
+    answers 0 "" explain --model mlp --device ref --threads 1 --strategy $how --drop-last off
+    grep -q -e "--drop-last is on: strategy ${how%% *} leaves out the short last step" err || { say "$how: --drop-last off is ignored:"; cat err; }
+    # shellcheck disable=SC2086
+    answers 0 "" explain --model mlp --device ref --threads 1 --strategy $how
+    ! grep -q drop-last err || { say "$how: tells of --drop-last, which was not given:"; cat err; }
+done
 exit $failed

@@ -50,6 +50,9 @@ told|conv|direct
 told|steps|4
 END
 
+# Whether the head of a language model is tied shows in tensors, too; the option is named.
+"$STRETTO" train --model gpt2-nano --data synthetic:count=4,seq=8 --batch 4 --threads 1 --untie --steps 1 --eval-every never --quiet --out tied >err 2>&1 || say "--untie: $(cat err)"
+answers 2 "untie was on, this run has off" train --out tied --resume --untie off --steps 2
 # What goes with the strategy: the column of the table, and the sentence that lists it.
 layout=$(sed -n 's/^OPTION([A-Z]*, *[a-z_]*, *[A-Z]*, *"\([a-z-]*\)".* LAID_OUT[ ,].*/\1/p' "$ROOT/src/base/options.def" | sort)
 told=$(tr '\n' ' ' <"$ROOT/docs/checkpoints.md" | sed 's/.*what the run kept of \(.*\) is forgotten.*/\1/; s/,* and /, /g' | tr -s ', ' '\n' | sort)

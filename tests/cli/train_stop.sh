@@ -46,12 +46,13 @@ stop TERM 143
 # One that is not ours to handle ends a run at once, sent once. The address sanitizer takes SIGSEGV for itself.
 signals="ABRT:134"
 [ -n "${SAN:-}" ] || signals="$signals SEGV:139"
+ulimit -c 0 # to write a core may take longer than the wait
 for signal in $signals; do
     "$STRETTO" train --model mlp --device ref --threads 1 --steps 100000000 --save-every never --eval-every never --out "${signal%:*}" >sent.out 2>&1 &
     pid=$!
     await 400 test -s "${signal%:*}/metrics.jsonl"
     kill -"${signal%:*}" $pid
-    tries=400
+    tries=2400
     while kill -0 $pid 2>/dev/null && [ $tries -gt 0 ]; do sleep 0.05; tries=$((tries - 1)); done
     [ $tries -gt 0 ] || { say "SIG${signal%:*} did not end the run"; kill -KILL $pid; }
     wait $pid

@@ -44,6 +44,9 @@ function extras() {
     extra("--freeze 2 --zero-stage 1", "--freeze 2", "", 1, ".", 3, 0)
     extra("--freeze 1 --zero-stage 2", "--freeze 1", "", 0, ".", 3, 0)
     extra("--freeze 2 --clock virtual", "--freeze 2", "", 1, ".", 3, 0)
+    extra("--freeze 0,1,2 --freeze-every 1", "--freeze 0,1,2 --freeze-every 1", "", 1, ".", 3, 0)
+    extra("--freeze 0,2 --freeze-every 1 --zero-stage 1", "--freeze 0,2 --freeze-every 1", "", 2, ".", 3, 0)
+    extra("--freeze alpha=1/2 --freeze-every 1 --zero-stage 2 --clock virtual", "--freeze alpha=1/2 --freeze-every 1", "", 1, ".", 3, 0)
     extra("--zero-stage 3 --zero-accumulate scatter --zero-keep 2000", "--sum replicas-first", "bert-tiny", 0, ".", 3, 0)
 }
 
@@ -182,6 +185,19 @@ function print_frozen(    i, j, way, part, many, one, model, count) {
                 many = one (part[3] > 1 && count == 2 ? " --zero-stage 1" : "")
                 print cell(part[1], part[2], part[3], 3, model, many, one, (i + j + count) % 3, 0)
             }
+}
+
+# Blocks that freeze on the way: pipelines stay, shrink, or shrink and become replicas. With sums over a tree one device that only
+# freezes is the same, but for batch norm, whose statistics follow from replicas, and tied parameters.
+function print_elastic(    i, way, part, one, many) {
+    split("gpipe:2x1 gpipe:4x1 1f1b:4x1 1f1b:2x2 eager-1f1b:4x1 zb-h1:4x1 zb-h2:2x1", way)
+    for (i = 1; i in way; i++) {
+        if (set == "cover" && i % 2 == 0) continue
+        split(way[i], part, "[:x]")
+        one = "--freeze 0,2,3 --freeze-every 1 --dropout 0.2 --sum tree"
+        many = one " --auto-pipe params" (i % 3 ? "" : "-lambda") (part[3] == 1 && i % 2 ? "" : " --auto-dp") (i % 3 == 1 ? " --zero-stage 1" : i % 3 == 2 ? " --clock virtual" : "")
+        print cell(part[1], part[2], part[3], 4, "vit-micro", many, one, i % 4, 0)
+    }
 }
 
 # Families whose smallest member is too large for every cell: slices of a pipeline with replicas; and in the whole matrix a
@@ -367,6 +383,7 @@ END {
         print_all()
     print_bare()
     print_frozen()
+    print_elastic()
     print_large()
     print_overlaps()
     print_apart()

@@ -33,6 +33,7 @@
 #include "base/mem.h"
 #include "base/number.h"
 #include "exec/answer.h"
+#include "plan/course.h"
 #include "plan/resolve.h"
 #include "replay.h"
 #include "sim/forecast.h"
@@ -61,6 +62,8 @@ struct cell {
     struct dataset *dataset;     /* that all ranks read */
     struct options *options;     /* per rank: resolved */
     struct plan **plan;          /* per rank */
+    struct course *course;       /* likewise, of its run */
+    struct plan ***later;        /* likewise: of the further parts of the course, once they began */
     struct costs **costs;        /* likewise: of laws that make ranks unequal */
     struct virtual_world *world; /* of --clock virtual; NULL */
     int ranks;
@@ -94,7 +97,8 @@ static enum status check_times(const struct cell *cell) {
     int least =
         cell->plan[0]->program->ahead > 0 ? 5 * cell->plan[0]->config.grid.stages : FORECAST_STEPS;
     int every = cell->plan[0]->program->every;
-    if (!cell->world || cell->plan[0]->config.steps < least || cell->plan[0]->last_samples)
+    if (!cell->world || cell->plan[0]->config.steps < least || cell->plan[0]->last_samples ||
+        course_changes(&cell->course[0]))
         return STATUS_OK;
     TRY(forecast_new(cell->plan[0], cell->costs[0], true, &forecast));
     if (every > 0) return check_average(cell, &forecast);
@@ -118,17 +122,43 @@ static enum status plan_rank(void *context, int rank, const struct plan **out) {
     TRY(resolve_run(&cell->options[rank], model, cell->dataset, &place, &config));
     TRY(resolve_costs(&cell->options[rank], true, cell->ranks, &config, &cell->costs[rank]));
     TRY(plan_new(&config, NULL, &cell->plan[rank]));
+    TRY(course_new(cell->plan[rank], &cell->course[rank]));
+    cell->later[rank] = MEM_ARRAY(struct plan *, cell->course[rank].count);
     *out = cell->plan[rank];
     if (rank == 0 && cell->costs[0]->simulated)
         return virtual_new(cell->plan[0], cell->costs[0], &cell->world);
     return STATUS_OK;
 }
 
+/* The plan of the part of its course that a rank is at. */
+static enum status next_plan(void *context, int rank, int64_t steps, const struct plan **out) {
+    struct cell *cell = context;
+    const struct course *course = &cell->course[rank];
+    const struct course_part *part = course_at(course, steps);
+    struct plan **later = &cell->later[rank][part - course->part];
+    if (part == course->part) return STATUS_OK;
+    struct run_config config = resolve_for_part(&cell->plan[rank]->config, part, false);
+    if (!*later) TRY(plan_new(&config, NULL, later));
+    *out = *later;
+    return STATUS_OK;
+}
+
+static void free_rank(struct cell *cell, int rank) {
+    for (int i = 0; i < cell->course[rank].count; i++) plan_free(&cell->later[rank][i]);
+    free(cell->later[rank]);
+    course_free(&cell->course[rank]);
+    plan_free(&cell->plan[rank]);
+    cost_free(&cell->costs[rank]);
+}
+
 /* Trains, or replays by a rule that is known; `learn` is told the rule of the training. */
 static enum status train_cell(struct cell *cell, const struct replay_rule *rule,
                               struct replay_rule *learn, struct answer *out) {
-    struct answer_config config = {
-        .ranks = cell->ranks, .context = cell, .plan = plan_rank, .clock = clock_of};
+    struct answer_config config = {.ranks = cell->ranks,
+                                   .context = cell,
+                                   .plan = plan_rank,
+                                   .next = next_plan,
+                                   .clock = clock_of};
     const struct plan *plan;
     if (rule) {
         TRY(plan_rank(cell, 0, &plan));
@@ -148,12 +178,16 @@ static enum status run_line(const char *line, int ranks, const struct replay_rul
     struct cell cell = {.given = &options,
                         .options = MEM_ARRAY(struct options, ranks),
                         .plan = MEM_ARRAY(struct plan *, ranks),
+                        .course = MEM_ARRAY(struct course, ranks),
+                        .later = MEM_ARRAY(struct plan **, ranks),
                         .costs = MEM_ARRAY(struct costs *, ranks),
                         .ranks = ranks};
     enum status status = resolve_data(&options, model_find(options.model), &cell.dataset);
     if (status == STATUS_OK) status = train_cell(&cell, rule, learn, out);
     virtual_free(&cell.world);
-    for (int r = 0; r < ranks; r++) plan_free(&cell.plan[r]), cost_free(&cell.costs[r]);
+    for (int r = 0; r < ranks; r++) free_rank(&cell, r);
+    free(cell.course);
+    free(cell.later);
     dataset_free(&cell.dataset);
     options_free(&options);
     free(cell.options);

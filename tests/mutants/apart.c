@@ -30,7 +30,7 @@ static bool run_bucket(struct world *world, const struct instr *instr, struct bu
 
 bool run_average(struct world *world, struct rank *rank, const struct instr *instr) {
     const struct grid *grid = &world->program->grid;
-    if (world->program->every == 0) return world_wrong(world, "replicas do not train apart");
+    if (!program_is_apart(world->program)) return world_wrong(world, "replicas do not train apart");
     for (int pass = 0; pass < 2; pass++)
         for (int c = 0; c < rank->chunks; c++)
             for (int b = 0; b < rank->own->chunk[c].buckets; b++) {

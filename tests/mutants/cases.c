@@ -36,7 +36,8 @@ struct deal {
     bool clips;  /* the update awaits the norm */
     int frozen;  /* stages */
     bool vertical_sync;
-    int every; /* replicas train apart; 0: they do not */
+    int every;  /* replicas train apart; 0: they do not */
+    int chosen; /* replicas choose whom they average with; 2: for each stage */
 };
 
 static struct grid grid_of(const struct deal *deal) {
@@ -100,7 +101,8 @@ static void build_auto(const struct schedule_config *config, struct program **ou
     }
     struct replay_costs costs = {.forward = cost, .input = cost, .weight = cost, .hop = 0.1};
     struct replay_bytes kept = {bytes, bytes};
-    struct auto_input input = {&shape, &costs, &kept, limit, false};
+    struct auto_input input = {
+        .shape = &shape, .costs = &costs, .bytes = &kept, .limit_bytes = limit};
     struct pipeline_order *orders = MEM_ARRAY(struct pipeline_order, shape.positions);
     struct schedule_config own = *config;
     CHECK(greedy_build(&input, GREEDY_HOLD_WEIGHT, orders), "auto");
@@ -139,8 +141,12 @@ static struct program *build(const char *schedule, const struct deal *deal,
                                .sliced = deal->sliced,
                                .kept = kept,
                                .prefetch = ahead,
-                               .every = deal->every};
-    const char *policy = deal->sliced ? "zero" : deal->every ? "local" : "allreduce";
+                               .every = deal->every,
+                               .by_stage = deal->chosen > 1};
+    const char *policy = deal->sliced   ? "zero"
+                         : deal->chosen ? "preduce"
+                         : deal->every  ? "local"
+                                        : "allreduce";
     CHECK(sync_insert(policy, program, &sync) == STATUS_OK, "%s", policy);
     return program;
 }
@@ -155,7 +161,10 @@ static void name(const char *schedule, const struct deal *deal, struct case_of *
              schedule, deal->stages, deal->chunks, deal->replicas, deal->micros,
              sum_order_name(deal->sum), deal->shares ? " sync-bn" : "",
              deal->one_rank ? " one rank" : "", more, recompute_policy_name(deal->recompute),
-             deal->tied ? " tied" : "", deal->clips ? " clip" : "", deal->every ? " apart" : frozen,
+             deal->tied ? " tied" : "", deal->clips ? " clip" : "",
+             deal->every    ? " apart"
+             : deal->chosen ? " chosen"
+                            : frozen,
              deal->last);
 }
 
@@ -355,6 +364,9 @@ static void add_apart(struct all *all) {
         deal.every = 2 + (int)i % 3;
         deal.tied = i % 4 >= 2 && deal.stages > 1;
         if (i % 4 == 3) deal.recompute = RECOMPUTE_ALWAYS;
+        add_case(all, ways[i / 4].schedule, &deal);
+        deal.every = 0;
+        deal.chosen = 1 + (i % 4 == 1 && deal.chunks == 1);
         add_case(all, ways[i / 4].schedule, &deal);
     }
 }

@@ -163,6 +163,10 @@ void take_sum(struct world *world, struct rank *rank, const struct under_way *po
     value sum = value_tree(items, done.group->members);
     struct bucket *bucket = bucket_of(world, rank, instr->stage, instr->grad, instr->bucket);
     forget(rank, &done);
+    if (instr->op == INSTR_AVERAGE) {
+        take_chosen(world, rank, &done);
+        return;
+    }
     if (instr->op == INSTR_SCATTER && instr->grad != instr->other) {
         take_slice(world, bucket, bucket_of(world, rank, instr->stage, instr->other, instr->bucket),
                    sum, instr->flags & INSTR_NEW);

@@ -70,6 +70,7 @@ static void begin_list(const struct world *world, struct rank *rank) {
         rank->buckets[b] = (struct bucket){.holds = INSTR_ALL};
     rank->seeds = rank->losses = rank->heard = rank->norm = VALUE_NONE;
     rank->again = NULL;
+    rank->asked = false;
 }
 
 static void compare_stage(struct world *world, const struct rank *rank, int chunk,
@@ -100,10 +101,13 @@ static void compare_stage(struct world *world, const struct rank *rank, int chun
 static void compare_losses(struct world *world, const struct rank *rank, value want) {
     value heard = 0;
     const struct grid *grid = &world->program->grid;
-    bool own = world->overlaps && list_is_step(rank->list);
+    bool own = world->overlaps && list_is_step(rank->list),
+         chosen = program_chosen(world->program) >= 0 && list_is_step(rank->list);
     if (own && rank->cell.position != grid->stages - 1) want = 0;
     for (int r = 0; r < world->program->ranks; r++)
-        if (!own || r == rank->number) heard += value_of(VALUE_RANK, (value)r, 0);
+        if (chosen ? grid_cell(grid, r).first_replica == rank->cell.first_replica
+                   : !own || r == rank->number)
+            heard += value_of(VALUE_RANK, (value)r, 0);
     if (rank->losses != want) world_wrong(world, "other losses");
     if (rank->heard != heard) world_wrong(world, "not all ranks were heard");
 }
@@ -142,8 +146,9 @@ static void compare(struct world *world, struct rank *rank) {
     if (rank->lockstep_count > 0) world_wrong(world, "passes in lockstep were never run");
     if (rank->stands_in) world_wrong(world, "stands in for part of a pass");
     if (rank->served) world_wrong(world, "a call that was not answered");
+    bool own = world->overlaps || program_chosen(world->program) >= 0;
     compare_losses(world, rank,
-                   world->overlaps ? want->replica_losses[rank->cell.first_replica] : want->losses);
+                   own ? want->replica_losses[rank->cell.first_replica] : want->losses);
     for (int c = 0; c < rank->chunks; c++) compare_stage(world, rank, c, want);
 }
 

@@ -333,6 +333,8 @@ bool rank_run(struct world *world, struct rank *rank, const struct instr *instr)
     case INSTR_TAKE:
     case INSTR_MEAN:
     case INSTR_OWN: return run_average(world, rank, instr);
+    case INSTR_GROUP: return run_question(world, rank, instr);
+    case INSTR_AVERAGE: return run_chosen(world, rank, instr);
     case INSTR_WRITE: return run_write(world, rank, instr);
     case INSTR_OUTPUT: return world_wrong(world, "an output of a program with steps");
     default: return world_wrong(world, "an instruction that the judge does not know");

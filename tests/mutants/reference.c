@@ -1,6 +1,8 @@
 /* See reference.h. Stage by stage forward, then backward, for all micro-batches of the step. */
 #include "reference.h"
 
+#include "wires.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -151,7 +153,7 @@ struct reference reference_new(const struct program *program, bool shares,
                                   .shape = MEM_ARRAY(struct stage_shape, stages),
                                   .first = MEM_ARRAY(int, stages + 1),
                                   .overlaps = program->ahead > 0,
-                                  .apart = program->every > 0,
+                                  .apart = program_is_apart(program),
                                   .mean_statistics = MEM_ARRAY(value, stages),
                                   .replica_norm = MEM_ARRAY(value, grid->replicas),
                                   .replica_losses = MEM_ARRAY(value, grid->replicas),
@@ -445,9 +447,11 @@ static void update_replica(struct reference *reference, const struct step *step,
                 squares += reference_squares(s, b, i, *of);
         }
     reference->replica_norm[replica] = value_of(VALUE_NORM, squares, 0);
-    value scale = reference->clips
-                      ? reference_scale(reference->replica_norm[replica], reference->losses)
-                      : VALUE_NONE;
+    bool chosen = program_chosen(reference->program) >= 0;
+    value scale = reference->clips ? reference_scale(reference->replica_norm[replica],
+                                                     chosen ? reference->replica_losses[replica]
+                                                            : reference->losses)
+                                   : VALUE_NONE;
     for (int b = 0; b < reference->buckets; b++)
         own[b] = reference_updated(own[b], gradient[b], scale);
     free(gradient);
@@ -466,8 +470,45 @@ static value sum_of(const struct reference *reference, int bucket, bool delta) {
     return sum;
 }
 
+/* At one step all replicas average, at one pairs do, at one nobody; by stage, another way each. */
+int reference_first_chosen(const struct program *program, int step, int position, int replica) {
+    bool by_stage = program->group[program_chosen(program)] == GROUP_CHOSEN_BY_STAGE;
+    switch ((step + (by_stage ? position : 0)) % 3) {
+    case 0: return 0;
+    case 1: return replica / 2 * 2;
+    default: return replica;
+    }
+}
+
+value reference_chosen(const value *given, int replicas) {
+    value term[MOST_MEMBERS], only = VALUE_NONE;
+    int count = 0;
+    for (int r = 0; r < replicas; r++)
+        if (given[r]) only = term[count++] = given[r];
+    return count == 1 ? only : reference_mean(value_tree(term, count));
+}
+
+static void average_chosen(struct reference *reference, int stage, int bucket) {
+    int replicas = reference->grid.replicas, position = grid_position(&reference->grid, stage);
+    value *now = MEM_ARRAY(value, replicas);
+    for (int r = 0; r < replicas; r++) {
+        value given[MOST_MEMBERS] = {0};
+        int first = reference_first_chosen(reference->program, reference->step, position, r);
+        for (int o = 0; o < replicas; o++)
+            if (reference_first_chosen(reference->program, reference->step, position, o) == first)
+                given[o] = reference->own[o * reference->buckets + bucket];
+        now[r] = reference_chosen(given, replicas);
+    }
+    for (int r = 0; r < replicas; r++) reference->own[r * reference->buckets + bucket] = now[r];
+    free(now);
+}
+
 static void average(struct reference *reference) {
-    for (int b = 0; b < reference->buckets && reference->averages; b++) {
+    bool chosen = program_chosen(reference->program) >= 0;
+    for (int s = 0; chosen && s < reference->stages; s++)
+        for (int b = 0; b < reference->shape[s].buckets; b++)
+            average_chosen(reference, s, reference->first[s] + b);
+    for (int b = 0; b < reference->buckets && reference->averages && !chosen; b++) {
         reference->common[b] = reference_outer(reference->common[b], sum_of(reference, b, true));
         for (int r = 0; r < reference->grid.replicas; r++)
             reference->own[r * reference->buckets + b] = reference->common[b];

@@ -55,6 +55,11 @@ void reference_free(struct reference *reference);
 /* Local. One step, on the micro-batches that have samples; NULL: all have. */
 void reference_step(struct reference *reference, const int64_t *samples);
 
+/* Local. Where groups are chosen: the first replica of the group that one is in at a step and a
+ * position; the average of those that gave something. */
+int reference_first_chosen(const struct program *program, int step, int position, int replica);
+value reference_chosen(const value *given, int replicas);
+
 /* The parts that the judge builds alike from what ranks really hold. */
 value reference_samples(int micro, int step);
 value reference_round(int pipeline, int round);

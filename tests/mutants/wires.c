@@ -49,7 +49,8 @@ int group_post(struct world *world, struct rank *rank, int group, int kind, int6
 }
 
 bool group_done(const struct meeting_group *group, int number) {
-    return group->items[number].arrived == group->members;
+    const struct meeting *meeting = &group->items[number];
+    return meeting->arrived == (meeting->members ? meeting->members : group->members);
 }
 
 const struct meeting *group_meet(struct world *world, struct rank *rank, int group, int kind,

@@ -20,12 +20,14 @@ enum meeting_kind {
     MEETING_JOIN,
     MEETING_GATHER,
     MEETING_PASS,
-    MEETING_STANDING /* and one for each instruction that waits where it stands */
+    MEETING_STANDING,         /* and one for each instruction that waits where it stands */
+    MEETING_AVERAGE = 1 << 24 /* and one for each bucket of each stage */
 };
 struct meeting {
     int kind;
     int64_t detail; /* must be the same for all */
     int arrived;
+    int members; /* of a group that was chosen; 0: all of the group */
     value given[MOST_MEMBERS], also[MOST_MEMBERS];
     value *first; /* running statistics of the first member, where they are given to all */
 };

@@ -64,6 +64,8 @@ struct rank {
     int made;                  /* so many segments of it, or, by block, which one */
     unsigned forms;            /* of all slots: memory is laid out for one */
     const struct instr *served;
+    bool asked;   /* for the members of a group that is chosen, in this step */
+    int averages; /* over them since */
     bool ended;
 };
 
@@ -155,6 +157,11 @@ bool run_free(struct world *world, struct rank *rank, const struct instr *instr)
 bool run_call(struct world *world, struct rank *rank, const struct instr *instr);
 bool run_standing(struct world *world, struct rank *rank, const struct instr *instr);
 bool run_write(struct world *world, struct rank *rank, const struct instr *instr);
+/* ... of groups that are chosen. */
+bool is_chosen(const struct world *world, int group);
+bool run_question(struct world *world, struct rank *rank, const struct instr *instr);
+bool run_chosen(struct world *world, struct rank *rank, const struct instr *instr);
+void take_chosen(struct world *world, struct rank *rank, const struct under_way *posted);
 /* ... of replicas that train apart; statistics that each gives, and their mean. */
 bool run_average(struct world *world, struct rank *rank, const struct instr *instr);
 void give_statistics(const struct world *world, const struct rank *rank, const struct instr *instr);

@@ -103,7 +103,7 @@ static enum status circle(struct comm *comm, struct comm_channel *out, struct co
 static void leave(struct trial_shared *shared, int size) {
     sleep(1);
     atomic_store(&shared->lost, size - 1);
-    for (int i = 0; i < 200 && atomic_load(&shared->note[0]) < size - 1; i++) usleep(100000);
+    for (int i = 0; i < 1200 && atomic_load(&shared->note[0]) < size - 1; i++) usleep(100000);
     if (atomic_load(&shared->note[0]) == size - 1) printf("the others have closed\n");
     fflush(stdout);
     _exit(0);

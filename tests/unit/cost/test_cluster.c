@@ -279,3 +279,58 @@ Test(cost_cluster, classes_and_links_are_documented) {
     free(all);
     bytes_free(&text);
 }
+
+/* --- what if? --- */
+
+static const char three_hosts[] = "classes:\n"
+                                  "  - {name: x, ranks: 4, gflops_per_s: 1, memory_gib: 1, "
+                                  "memory_gb_per_s: 1}\n"
+                                  "  - {name: y, ranks: 2, gflops_per_s: 2, memory_gib: 2, "
+                                  "memory_gb_per_s: 1}\n"
+                                  "hosts:\n  - {ranks: 2, count: 2}\n  - {name: c, ranks: 2}\n"
+                                  "links:\n"
+                                  "  in_host: {latency_us: 1, bandwidth_gb_per_s: 1}\n"
+                                  "  between_hosts: {latency_us: 2, bandwidth_gb_per_s: 1}\n"
+                                  "slow_ranks:\n  - {ranks: 1-2, factor: 2}\n";
+
+static double slowness(const struct cluster *cluster, int64_t rank) {
+    return cluster_slowness(cluster->slow, cluster->slow_count, rank);
+}
+
+Test(cost_cluster, slower_ranks_and_links) {
+    struct cluster cluster;
+    struct cluster_range c;
+    cr_assert_eq(parse(three_hosts, &cluster), STATUS_OK);
+    cluster_slow_down(&cluster, (struct cluster_range){2, 3}, 3);
+    static const double expected[] = {1, 2, 6, 3, 1, 1};
+    for (int r = 0; r < 6; r++) cr_expect_eq(slowness(&cluster, r), expected[r], "rank %d", r);
+    cr_assert_eq(cluster_find_ranks(&cluster, "test", "c", &c), STATUS_OK);
+    cr_expect(c.first == 4 && c.last == 5);
+    cluster_slow_link(&cluster, (struct cluster_range){0, 1}, c, 5);
+    cluster_slow_link(&cluster, c, (struct cluster_range){0, 1}, 2);
+    cr_expect_float_eq(cluster_link(&cluster, 1, 4).latency, 20000, 1e-6);
+    cr_expect_float_eq(cluster_link(&cluster, 5, 0).latency, 20000, 1e-6);
+    cr_expect_float_eq(cluster_link(&cluster, 2, 4).latency, 2000, 1e-6);
+    cluster_free(&cluster);
+}
+
+Test(cost_cluster, ranks_that_are_gone) {
+    struct cluster cluster;
+    cr_assert_eq(parse(three_hosts, &cluster), STATUS_OK);
+    cr_assert_eq(cluster_remove(&cluster, "test", (struct cluster_range){1, 1}), STATUS_OK);
+    static const int64_t hosts[] = {0, 1, 1, 2, 2};
+    static const double slow[] = {1, 2, 1, 1, 1};
+    cr_assert_eq(cluster.ranks, 5);
+    cr_expect_eq(cluster.hosts, 3);
+    for (int r = 0; r < 5; r++) {
+        cr_expect_eq(cluster_host(&cluster, r), hosts[r], "rank %d", r);
+        cr_expect_eq(slowness(&cluster, r), slow[r], "rank %d", r);
+        cr_expect_str_eq(cluster_class(&cluster, r)->name, r < 3 ? "x" : "y");
+    }
+    cr_assert_eq(cluster_remove(&cluster, "test", (struct cluster_range){1, 2}), STATUS_OK);
+    cr_expect_eq(cluster.hosts, 2);
+    cr_expect_eq(cluster_host(&cluster, 1), 1);
+    cr_expect_str_eq(cluster_class(&cluster, 1)->name, "y");
+    cr_expect_neq(cluster_remove(&cluster, "test", (struct cluster_range){0, 2}), STATUS_OK);
+    cluster_free(&cluster);
+}

@@ -197,6 +197,35 @@ Test(data_loader, starts_anywhere_and_seeks) {
     dataset_free(&dataset);
 }
 
+/* In any order, any replica's part: the bytes of whoever goes through all steps. */
+Test(data_loader, steps_are_asked_for) {
+    static const struct {
+        int64_t step;
+        int first_micro;
+    } asked[] = {{8, 3}, {1, 0}, {1, 3}, {0, 0}, {20, 0}};
+    struct dataset *dataset = open_or_fail(small);
+    struct loader_config config = plain;
+    config.micro_count = 3;
+    config.drop_last = true;
+    config.asked = true;
+    struct loader *loader = start(dataset, config);
+    loader_ask(loader, asked[0].step, asked[0].first_micro);
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        struct loader_config one = plain;
+        one.micro_count = 3;
+        one.drop_last = true;
+        one.first_micro = asked[i].first_micro;
+        struct loader *other = start(dataset, one);
+        loader_seek(other, asked[i].step / 6, asked[i].step % 6);
+        if (i + 1 < sizeof asked / sizeof *asked)
+            loader_ask(loader, asked[i + 1].step, asked[i + 1].first_micro);
+        cr_expect_eq(hash_steps(dataset, loader, 1), hash_steps(dataset, other, 1), "%zu", i);
+        loader_free(&other);
+    }
+    loader_free(&loader);
+    dataset_free(&dataset);
+}
+
 Test(data_loader, ends_at_the_given_step) {
     struct dataset *dataset = open_or_fail(small);
     struct loader_config config = plain;

@@ -145,9 +145,37 @@ Test(data_sampler, deal_covers_every_position_once) {
             for (int replicas = 1; replicas <= 4; replicas++)
                 for (int micro = 1; micro <= 4; micro += 3)
                     for (int kind = 0; kind < 3; kind++, shapes++)
-                        check_epoch(&(struct sampler){n, batch, replicas, micro, 3, true, kind == 1,
-                                                      kind == 2});
+                        check_epoch(&(struct sampler){.samples = n,
+                                                      .batch = batch,
+                                                      .replicas = replicas,
+                                                      .micro_batches = micro,
+                                                      .seed = 3,
+                                                      .shuffle = true,
+                                                      .drop_last = kind == 1,
+                                                      .exactly_once = kind == 2});
     cr_assert_gt(shapes, 1000);
+}
+
+/* Where replicas change within an epoch: nobody sees a sample twice, or misses one. */
+Test(data_sampler, unpadded_epochs_have_each_sample_once) {
+    for (int replicas = 1; replicas <= 5; replicas++) {
+        struct sampler sampler = {
+            .samples = 53, .batch = 12, .replicas = replicas, .micro_batches = 2, .unpadded = true};
+        int seen[53] = {0};
+        int64_t order[64], ids[12];
+        sampler_order(&sampler, 1, order);
+        cr_expect_eq(sampler_positions(&sampler), 53);
+        cr_expect_eq(sampler_steps(&sampler), 5);
+        for (int64_t s = 0; s < 5; s++)
+            for (int g = 0; g < replicas * 2; g++) {
+                int64_t count = sampler_deal(&sampler, order, s, g, ids);
+                for (int64_t i = 0; i < count; i++) seen[ids[i]]++;
+            }
+        for (int i = 0; i < 53; i++)
+            cr_expect_eq(seen[i], 1, "%d replicas, sample %d", replicas, i);
+        sampler.drop_last = true;
+        cr_expect_eq(sampler_steps(&sampler), 4);
+    }
 }
 
 Test(data_sampler, drop_last_leaves_the_short_step_out) {

@@ -25,7 +25,7 @@
 enum { RANKS = 4, MOST_STEPS = 8 };
 
 /* What each step came to, and the model in the end. */
-struct course {
+struct told {
     int64_t steps;
     double loss[MOST_STEPS], norm[MOST_STEPS];
     uint64_t params;
@@ -38,7 +38,7 @@ struct member {
     int changes; /* so far */
     struct train_state state;
     struct engine *engine;
-    struct course course;
+    struct told course;
     struct rank_threads *threads; /* NULL: it is a process */
     struct comm_link link;
     int openings;
@@ -62,12 +62,12 @@ static void on_starting(void *context, const char *what, int64_t steps) {
 }
 
 static void on_step(void *context, const struct step_result *result) {
-    struct course *course = context;
+    struct told *course = context;
     course->loss[course->steps++] = result->loss;
 }
 
 static void on_row(void *context, const struct step_row *row) {
-    ((struct course *)context)->norm[row->step] = row->grad_norm;
+    ((struct told *)context)->norm[row->step] = row->grad_norm;
 }
 
 /* What is frozen stays so: its gradients and optimizer state are gone. */
@@ -129,8 +129,8 @@ static enum status close_task(void *context, int rank) {
 }
 
 /* Sums of the ranks that answer for parameters: those of the first pipeline. */
-static struct course of_all(const struct member *members) {
-    struct course all = members[0].course;
+static struct told of_all(const struct member *members) {
+    struct told all = members[0].course;
     const struct grid *grid = &members[0].plan[members[0].changes % 2].plan->config.grid;
     all.params = 0;
     for (int p = 0; p < grid->stages; p++)
@@ -138,7 +138,7 @@ static struct course of_all(const struct member *members) {
     return all;
 }
 
-static struct course run_threads(const char *line, const char *other) {
+static struct told run_threads(const char *line, const char *other) {
     struct options options[2] = {0};
     struct member members[RANKS] = {0};
     struct rank_threads *threads;
@@ -151,7 +151,7 @@ static struct course run_threads(const char *line, const char *other) {
         members[r].options = options;
     }
     cr_assert_eq(rank_threads_do(threads, train_task, members), STATUS_OK);
-    struct course course = of_all(members);
+    struct told course = of_all(members);
     rank_threads_try(threads, close_task, members);
     rank_threads_close(&threads);
     for (int p = 0; p < 2; p++) options_free(&options[p]);
@@ -162,7 +162,7 @@ static struct course run_threads(const char *line, const char *other) {
 
 struct shared {
     struct trial_shared trial;
-    struct course course[RANKS];
+    struct told course[RANKS];
 };
 
 static void be_rank(struct shared *shared, int rank, const struct options *options) {
@@ -175,7 +175,7 @@ static void be_rank(struct shared *shared, int rank, const struct options *optio
     _exit(status != STATUS_OK);
 }
 
-static struct course run_processes(const char *line, const char *other) {
+static struct told run_processes(const char *line, const char *other) {
     struct options options[2] = {0};
     struct shared *shared =
         mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -195,7 +195,7 @@ static struct course run_processes(const char *line, const char *other) {
         cr_assert_eq(waitpid(pid[r], &how, 0), pid[r]);
         cr_expect(WIFEXITED(how) && WEXITSTATUS(how) == 0, "rank %d ended with %#x", r, how);
     }
-    struct course all = shared->course[0];
+    struct told all = shared->course[0];
     for (int r = 1; r < RANKS; r++) all.params += shared->course[r].params; /* one pipeline */
     munmap(shared, sizeof *shared);
     for (int p = 0; p < 2; p++) options_free(&options[p]);
@@ -204,7 +204,7 @@ static struct course run_processes(const char *line, const char *other) {
 
 /* --- bits --- */
 
-static void expect_equal(const struct course *have, const struct course *want, const char *what) {
+static void expect_equal(const struct told *have, const struct told *want, const char *what) {
     cr_expect_eq(have->steps, want->steps, "%s", what);
     for (int64_t s = 0; s < want->steps; s++) {
         cr_expect_eq(have->loss[s], want->loss[s], "%s, loss of step %d", what, (int)s);
@@ -215,27 +215,27 @@ static void expect_equal(const struct course *have, const struct course *want, c
 }
 
 Test(exec_plan_change, pipelines_of_threads) {
-    struct course same = run_threads(DEEP, NULL);
+    struct told same = run_threads(DEEP, NULL);
     cr_assert_eq(same.steps, 6);
-    struct course changed = run_threads(DEEP, WIDE);
+    struct told changed = run_threads(DEEP, WIDE);
     expect_equal(&changed, &same, "4x1, 2x2 and back");
     changed = run_threads(WIDE, DEEP);
     expect_equal(&changed, &same, "2x2, 4x1 and back");
 }
 
 Test(exec_plan_change, pipelines_of_processes) {
-    struct course same = run_threads(DEEP, NULL), changed = run_processes(DEEP, WIDE);
+    struct told same = run_threads(DEEP, NULL), changed = run_processes(DEEP, WIDE);
     expect_equal(&changed, &same, "4x1, 2x2 and back");
 }
 
 /* More blocks are frozen in the middle of an epoch, on the same grid and on another one: with sums
  * by the tree the bits are those of any ranks that freeze at this step. */
 Test(exec_plan_change, freezing) {
-    struct course deep = run_threads(DEEP, DEEP " --freeze 2"),
-                  wide = run_threads(WIDE, WIDE " --freeze 2"),
-                  both = run_threads(DEEP, WIDE " --freeze 2"),
-                  sliced = run_threads(DEEP, WIDE " --freeze 2 --zero-stage 2"),
-                  same = run_threads(DEEP, NULL);
+    struct told deep = run_threads(DEEP, DEEP " --freeze 2"),
+                wide = run_threads(WIDE, WIDE " --freeze 2"),
+                both = run_threads(DEEP, WIDE " --freeze 2"),
+                sliced = run_threads(DEEP, WIDE " --freeze 2 --zero-stage 2"),
+                same = run_threads(DEEP, NULL);
     expect_equal(&wide, &deep, "2x2 beside 4x1");
     expect_equal(&both, &deep, "4x1 to 2x2");
     expect_equal(&sliced, &deep, "4x1 to slices on 2x2");
@@ -248,7 +248,7 @@ Test(exec_plan_change, freezing) {
 Test(exec_plan_change, slices) {
     static const char whole[] = VIT "--strategy ddp -n 4 --micro-batches 1",
                       sliced[] = VIT "--strategy ddp --zero-stage 3 -n 4 --micro-batches 1";
-    struct course same = run_threads(whole, NULL), changed = run_threads(sliced, whole);
+    struct told same = run_threads(whole, NULL), changed = run_threads(sliced, whole);
     expect_equal(&changed, &same, "slices, whole and back");
 }
 
@@ -268,7 +268,7 @@ static int64_t steps_of_two(const char *line, const char *other, int64_t after) 
     struct kit_run *run = kit_open("%s", line);
     struct options options;
     struct kit_plan next;
-    struct course course = {0};
+    struct told course = {0};
     struct train_result result;
     kit_options(other, &options);
     cr_assert_eq(kit_plan(&options, 0, 1, run->planned.dataset, &next), STATUS_OK);

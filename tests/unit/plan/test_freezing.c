@@ -206,7 +206,23 @@ Test(plan_freezing, rules_are_numbers_or_a_share) {
     cr_expect(!freezing_changes(&rule) && freezing_first(&rule) == 3);
     cr_assert_eq(freezing_rule_read("alpha=1/3", &rule), STATUS_OK);
     cr_expect(rule.count == 0 && rule.alpha.part == 1 && rule.alpha.of == 3);
+    cr_expect(freezing_changes(&rule) && freezing_first(&rule) == 0 && !rule.norm);
+    cr_assert_eq(freezing_rule_read("alpha=1/3,norm", &rule), STATUS_OK);
+    cr_expect(rule.norm && rule.alpha.part == 1 && rule.alpha.of == 3);
+    cr_assert_eq(freezing_rule_read("norm", &rule), STATUS_OK);
+    cr_expect(rule.norm && rule.alpha.part == 0 && rule.count == 0);
     cr_expect(freezing_changes(&rule) && freezing_first(&rule) == 0);
+}
+
+/* What is below the smallest norm freezes, so by norms the last block is always trained. */
+Test(plan_freezing, a_share_is_the_cap_of_norms) {
+    struct freezing_rule third = {.alpha = {1, 3}}, both = {.alpha = {1, 3}, .norm = true},
+                         norm = {.norm = true};
+    static const int caps[] = {0, 4, 7, 9, 10, 11, 11, 11, 11};
+    for (int p = 0; p < 9; p++) cr_expect_eq(freezing_most(&both, 12, p), caps[p], "period %d", p);
+    cr_expect_eq(freezing_most(&third, 12, 7), 12);
+    cr_expect_eq(freezing_most(&norm, 12, 1), 11);
+    cr_expect_eq(freezing_most(&norm, 0, 1), 0);
 }
 
 Test(plan_freezing, other_rules_are_refused) {
@@ -225,7 +241,11 @@ Test(plan_freezing, other_rules_are_refused) {
                 {"alpha=1", "alpha"},
                 {"alpha=", "alpha"},
                 {"alpha", "expected numbers of blocks"},
-                {"norm", "expected numbers of blocks"}};
+                {"norms", "expected numbers of blocks"},
+                {"norm,alpha=1/3", "expected numbers of blocks"},
+                {"0,4,norm", "expected numbers of blocks"},
+                {"alpha=1/3,norms", "alpha"},
+                {"alpha=,norm", "alpha"}};
     char said[512], longer[400] = "0";
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct freezing_rule rule;

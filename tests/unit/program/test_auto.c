@@ -32,7 +32,11 @@ static void link_parts(struct problem *of) {
     of->costs = (struct replay_costs){
         .forward = of->forward, .input = of->input, .weight = of->weight, .hop = of->costs.hop};
     of->bytes = (struct replay_bytes){of->kept, of->rest};
-    of->in = (struct auto_input){&of->shape, &of->costs, &of->bytes, of->limit, of->slots};
+    of->in = (struct auto_input){.shape = &of->shape,
+                                 .costs = &of->costs,
+                                 .bytes = &of->bytes,
+                                 .limit_bytes = of->limit,
+                                 .slots = of->slots};
 }
 
 /* spread 0: all stages cost the same. room: micro-batches of all its stages that a position can

@@ -81,7 +81,8 @@ Test(record_metrics, keys_in_order) {
                      "{\"kind\":\"train\",\"step\":2,\"epoch\":1,\"unix_s\":102,\"loss\":0.5,"
                      "\"lr\":0.1,\"grad_norm\":null,\"loss_scale\":null,"
                      "\"steps_skipped\":null,\"samples_per_s\":null,\"step_ms\":null,\"data_ms\":"
-                     "null,\"numbers\":null,\"least\":null,\"most\":null,\"virtual_s\":null}\n"
+                     "null,\"numbers\":null,\"least\":null,\"most\":null,\"group_size\":null,"
+                     "\"group_spread\":null,\"virtual_s\":null}\n"
                      "{\"kind\":\"eval\",\"step\":2,\"epoch\":1,\"unix_s\":103.5,\"loss\":0.25,"
                      "\"acc1\":0.975,\"acc5\":null,\"virtual_s\":null,\"eval_ms\":null}\n");
     free(text);

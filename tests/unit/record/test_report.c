@@ -156,6 +156,29 @@ Test(record_report, staleness_of_updates) {
     free(without);
 }
 
+/* Of a run whose plan changed: what is frozen, on which grid, how fast each part was. */
+Test(record_report, parts_of_a_course) {
+    static const struct report_course_part parts[] = {{0, 0, 4, 1, 4}, {2, 3, 2, 2, 1}};
+    struct summary summary;
+    summary_init(&summary);
+    open_metrics();
+    for (int s = 1; s <= 8; s++) write_train(s, 1);
+    close_metrics();
+    input.summary = &summary;
+    char *without = page();
+    cr_expect_eq(count_of(without, "<h2>Course</h2>"), 0);
+    input.course = (struct report_course){parts, 2, 4, 8};
+    char *text = page();
+    expect(text, "<h2>Course</h2>");
+    expect(text, "style=\"width:25.000%\" title=\"4 x 1\"");
+    expect(text, "style=\"width:75.000%\" title=\"2 x 2\"");
+    expect(text, "d=\"M0,20V20.000H25.000V5.000H100.000V20Z\"");
+    expect(text, "from step 3</td><td>3 of 4 frozen</td><td>2 x 2, 1 micro-batch</td><td>1,000<");
+    summary_free(&summary);
+    free(text);
+    free(without);
+}
+
 Test(record_report, a_run_of_nothing) {
     input.summary = &(struct summary){0};
     summary_init((struct summary *)input.summary);

@@ -13,25 +13,26 @@
 TestSuite(record_summary, .init = make_folder, .fini = remove_folder);
 
 /* The documented keys, in order; groups with a dot. */
-static const char documented[] = "version strategy model data device dtype isa threads comm "
-                                 "deterministic sync_bn seed ranks stages replicas "
-                                 "virtual micro_batches batch steps epochs params damaged_samples "
-                                 "skipped_samples samples_per_s "
-                                 "samples_per_s_rank steps_not_timed "
-                                 "step_ms.p50 step_ms.p90 loss_first loss_last eval_loss acc1 acc5 "
-                                 "peak_bytes predicted_peak_bytes device_bytes.load "
-                                 "device_bytes.forward device_bytes.backward device_bytes.update "
-                                 "gpu_busy.mean gpu_busy.above_95 "
-                                 "gpu_busy.memory "
-                                 "sent_bytes_per_step reduced_bytes_per_step syncs_per_s bubble "
-                                 "span_bubble predicted_step_ms.p50 "
-                                 "predicted_step_ms.low predicted_step_ms.high "
-                                 "staleness staleness_rank law_passes law_late mfu peak_flops "
-                                 "time_ms.data "
-                                 "time_ms.forward time_ms.backward "
-                                 "time_ms.comm_exposed time_ms.comm_hidden time_ms.optimizer "
-                                 "time_ms.idle param_hash buffer_hash "
-                                 "wall_s user_s sys_s exit ";
+static const char documented[] =
+    "version strategy model data device dtype isa threads comm "
+    "deterministic sync_bn seed ranks stages replicas "
+    "virtual micro_batches batch steps epochs params damaged_samples "
+    "skipped_samples samples_per_s "
+    "samples_per_s_rank steps_not_timed "
+    "step_ms.p50 step_ms.p90 loss_first loss_last eval_loss acc1 acc5 "
+    "peak_bytes predicted_peak_bytes device_bytes.load "
+    "device_bytes.forward device_bytes.backward device_bytes.update "
+    "gpu_busy.mean gpu_busy.above_95 "
+    "gpu_busy.memory "
+    "sent_bytes_per_step reduced_bytes_per_step syncs_per_s bubble "
+    "span_bubble predicted_step_ms.p50 "
+    "predicted_step_ms.low predicted_step_ms.high "
+    "staleness staleness_rank group_members group_spread law_passes law_late mfu peak_flops "
+    "time_ms.data "
+    "time_ms.forward time_ms.backward "
+    "time_ms.comm_exposed time_ms.comm_hidden time_ms.optimizer "
+    "time_ms.idle param_hash buffer_hash "
+    "wall_s user_s sys_s exit ";
 
 static char *write_summary(const struct summary *summary) {
     char *path = mem_format("%s/summary.json", folder);

@@ -15,6 +15,9 @@ static double peak_of(const char *backend, enum dtype dtype, bool dry) {
 }
 
 Test(run_peak, of_a_device_is_measured) {
+#ifdef __SANITIZE_THREAD__
+    cr_skip("too slow under the thread sanitizer");
+#endif
     if (!backend_find("cpu")) cr_skip("this build has no oneDNN");
     double flops = peak_of("cpu", DTYPE_F32, false);
     cr_expect(flops > 1e6 && flops < 1e15, "%g", flops);

@@ -191,3 +191,29 @@ Test(sync_controller, a_saved_one_goes_on_alike) {
         log_capture(NULL, 0);
     }
 }
+
+/* Other ranks of a replica ask later for what its first one has drawn. */
+Test(sync_controller, numbers_are_told_again) {
+    struct groups_config config = config_of("fifo", 2, 4, 2);
+    SCOPED(controller_close) struct controller *controller = controller_open(&config, 0);
+    controller_begin(controller, 0, 40, true);
+    cr_expect_eq(controller_number(controller, 0, 0), 0);
+    cr_expect_eq(controller_number(controller, 0, 1), CONTROLLER_UNKNOWN, "nobody has asked");
+    for (int64_t index = 1; index < 5; index++)
+        cr_expect_eq(controller_draw(controller, 0, index), 1 + index);
+    cr_expect_eq(controller_draw(controller, 1, 1), 6);
+    cr_expect_eq(controller_number(controller, 0, 2), 3);
+    cr_expect_eq(controller_draw(controller, 0, 3), 4, "drawn already");
+    cr_expect_eq(controller_drawn(controller, 0), 5);
+}
+
+Test(sync_controller, a_run_goes_on_where_another_one_ended) {
+    struct groups_config config = config_of("window", 2, 1, 0);
+    SCOPED(controller_close) struct controller *controller = controller_open(&config, 0);
+    controller_place(controller, 14, 7);
+    controller_begin(controller, 0, 18, true);
+    cr_expect_eq(controller_drawn(controller, 1), 8);
+    cr_expect_eq(controller_number(controller, 1, 7), 15);
+    cr_expect_eq(comes(controller, 0, 7, 0), 0);
+    cr_expect_eq(comes(controller, 1, 7, 1), 3);
+}
