@@ -226,10 +226,10 @@ static enum status refuse_versions(const struct options *options) {
                                      : strategy ? sync_find(strategy->sync)
                                                 : NULL;
     if (sync && sync->apart)
-        return fail(
-            STATUS_USAGE,
-            "--numeric: replicas of --sync local train apart, which is another training "
-            "than one device's\n  make test-equal holds it against a replay of its formulas");
+        return fail(STATUS_USAGE,
+                    "--numeric: replicas of --sync %s train apart, which is another training than "
+                    "one device's\n  without --numeric the program is proved, or --sync allreduce",
+                    sync->name);
     if (!schedule || !schedule->older) return STATUS_OK;
     return fail(STATUS_USAGE,
                 "--numeric: schedule %s reads older weights, which is another training than one "

@@ -200,6 +200,8 @@ static enum status one_step(struct run *run) {
     TRY(status);
     while (engine_unfinished(*run->engine) > (pauses(run) ? 0 : engine_ahead(*run->engine)))
         TRY(finish_step(run, &over));
+    /* The others learn of it at the pause, where all agree (take_asked). */
+    if (engine_is_in_round(*run->engine)) run->agreed = (struct step_request){0};
     if (engine_unfinished(*run->engine) > 0 || engine_is_in_round(*run->engine)) return STATUS_OK;
     take_asked(run);
     if (over) run->total = run->done->step;

@@ -71,6 +71,43 @@ static bool keeps_alike(const struct program *program) {
     return alike;
 }
 
+/* How replicas stay together: what makes a program of this kind, and what it is. */
+enum { TOGETHER, BY_STEPS, CHOSEN, CHOSEN_BY_STAGE, AVERAGES };
+static const struct {
+    const char *what, *option;
+} averages[] = {
+    [TOGETHER] = {"replicas have the same parameters", "--sync allreduce"},
+    [BY_STEPS] = {"replicas average every so many steps", "--sync local"},
+    [CHOSEN] = {"replicas average with those that are chosen", "--sync preduce"},
+    [CHOSEN_BY_STAGE] = {"each stage averages with those that are chosen for it",
+                         "--sync preduce --group-by stage"},
+};
+_Static_assert(sizeof averages / sizeof *averages == AVERAGES, "a row for each");
+
+static int averages_of(const struct program *program) {
+    int chosen = program_chosen(program);
+    if (chosen < 0) return program->every > 0 ? BY_STEPS : TOGETHER;
+    return program->group[chosen] == GROUP_CHOSEN_BY_STAGE ? CHOSEN_BY_STAGE : CHOSEN;
+}
+
+static int averages_asked(const struct run_config *config) {
+    if (config->chooses) return config->groups_by_stage ? CHOSEN_BY_STAGE : CHOSEN;
+    return config->apart ? BY_STEPS : TOGETHER;
+}
+
+static enum status check_averages(const struct program *program, const struct run_config *config,
+                                  const char *name) {
+    int have = averages_of(program), want = averages_asked(config);
+    if (have != want)
+        return fail(STATUS_USAGE, "%s: in the program %s, this run is with %s\n  %s", name,
+                    averages[have].what, averages[want].option, averages[have].option);
+    if (have != BY_STEPS || program->every == config->sync_every) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "%s: in the program replicas average every %d steps, this run is with "
+                "--sync-every %d\n  --sync-every %d",
+                name, program->every, config->sync_every, program->every);
+}
+
 static enum status check_program(const struct plan *plan, const char *name) {
     const struct run_config *config = &plan->config;
     const struct program *program = plan->program;
@@ -80,6 +117,7 @@ static enum status check_program(const struct plan *plan, const char *name) {
                     config->sync_bn ? "do not share" : "share",
                     config->sync_bn ? "with --sync-bn" : "without --sync-bn");
     TRY(check_recompute(program, config, name));
+    TRY(check_averages(program, config, name));
     int frozen = graphs_frozen_stages(plan);
     if (program->frozen != frozen)
         return fail(STATUS_USAGE,

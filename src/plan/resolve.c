@@ -177,34 +177,6 @@ static bool is_given(const struct options *options, const char *name) {
     return name && option_find(name, &id) && option_is_given(options, id);
 }
 
-/* Whether the user asks for anything by it: a run that is resumed has every option in its
- * config.yml, where defaults ask for nothing. */
-static bool asks(const struct options *options, enum option_id id) {
-    SCOPED(options_free) struct options untouched = {0};
-    if (!option_is_given(options, id)) return false;
-    options_init(options->command, &untouched);
-    SCOPED_FREE char *text = option_text(options, id), *usual = option_text(&untouched, id);
-    return strcmp(text, usual) != 0;
-}
-
-static bool acts_with(const struct sync_policy *policy, enum option_id id) {
-    return option_word_acts(&(struct option_word){.acts = policy->acts}, option_rows[id].name);
-}
-
-/* Options of one policy have no effect with another. */
-static enum status check_policy_options(const struct options *options,
-                                        const struct sync_policy *policy) {
-    const struct sync_policy *other;
-    for (int i = 0; (other = sync_at(i)); i++)
-        for (int id = 0; id < OPTION_COUNT; id++)
-            if (acts_with(other, (enum option_id)id) && !acts_with(policy, (enum option_id)id) &&
-                asks(options, (enum option_id)id))
-                return fail(STATUS_USAGE,
-                            "--%s has no effect with --sync %s\n  it acts with --sync %s",
-                            option_rows[id].name, policy->name, other->name);
-    return STATUS_OK;
-}
-
 static const struct sync_policy *find_policy(const struct options *options,
                                              const struct strategy *strategy) {
     const struct sync_policy *policy;
@@ -238,7 +210,7 @@ static enum status resolve_sync(struct resolve *resolve, const struct strategy *
     struct run_config *config = resolve->config;
     const struct sync_policy *policy = find_policy(options, strategy);
     CHECK(policy, "no sync policy is called %s", strategy->sync);
-    TRY(check_policy_options(options, policy));
+    TRY(resolve_policy_options(options, policy));
     TRY(check_apart(options, strategy, policy));
     bool several = group_size(&config->grid, GROUP_REPLICAS, 0) > 1;
     if (!several && option_is_given(options, OPTION_zero_stage) && config->rank == 0)
@@ -523,7 +495,13 @@ static void resolve_length(struct resolve *resolve) {
 /* A range test begins at a rate so low that there is nothing to warm up for. */
 static enum status resolve_range(struct resolve *resolve) {
     struct options *options = resolve->options;
+    const struct run_config *config = resolve->config;
     if (lr_policy_find(options->lr_policy) != LR_RANGE) return STATUS_OK;
+    if (config->chooses)
+        return fail(STATUS_USAGE,
+                    "--lr-policy range ends where the loss comes apart, and with --sync %s each "
+                    "replica knows its own loss alone\n  --strategy ddp",
+                    config->sync);
     if (!option_is_given(options, OPTION_warmup))
         options->warmup = (struct option_share){0}, option_resolve(options, OPTION_warmup);
     if (options->warmup.fraction > 0 || options->warmup.steps > 0)

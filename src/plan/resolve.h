@@ -8,6 +8,7 @@
 
 struct course_file;
 struct course_part;
+struct sync_policy;
 
 /* What the options do not say: which rank of how many, and what its surroundings settled. */
 struct resolve_place {
@@ -74,6 +75,12 @@ void resolve_drop_last(struct options *options, struct run_config *config);
 /* Local. --freeze, --course and what goes with them: the same. */
 enum status resolve_freeze(const struct options *options, const struct course_file *course,
                            struct run_config *config);
+
+/* Local. Whether somebody asks for an option that acts with the policy: the first. */
+bool resolve_asks_policy(const struct options *options, const struct sync_policy *policy,
+                         enum option_id *out);
+/* Local. Refuses options that act with other policies alone. */
+enum status resolve_policy_options(const struct options *options, const struct sync_policy *policy);
 
 /* Local. The same where replicas have parameters of their own between averages. */
 enum status resolve_apart(struct options *options, struct run_config *config);

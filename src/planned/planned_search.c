@@ -99,6 +99,15 @@ static void set_memory(struct planned_search *search) {
 
 /* --- the search --- */
 
+/* An option of a policy whose replicas train apart; OPTION_COUNT: nobody asks for one. */
+static enum option_id option_apart(const struct options *options) {
+    const struct sync_policy *policy;
+    enum option_id id;
+    for (int i = 0; (policy = sync_at(i)); i++)
+        if (policy->apart && resolve_asks_policy(options, policy, &id)) return id;
+    return OPTION_COUNT;
+}
+
 /* What a step of theirs sends is not what the next one sends. */
 static enum status refuse_apart(const struct options *options) {
     const struct strategy *strategy =
@@ -107,22 +116,25 @@ static enum status refuse_apart(const struct options *options) {
     const struct sync_policy *policy = named      ? sync_find(options->sync)
                                        : strategy ? sync_find(strategy->sync)
                                                   : NULL;
-    if (!policy || !policy->apart) return STATUS_OK;
+    enum option_id id = named ? OPTION_sync : OPTION_strategy;
+    if (!policy || !policy->apart) id = option_apart(options);
+    if (id == OPTION_COUNT) return STATUS_OK;
+    SCOPED_FREE char *text = option_text(options, id);
     return fail(STATUS_USAGE,
                 "--%s %s: replicas train apart, which plan does not search\n"
                 "  simulate forecasts it for a grid that is given",
-                named ? "sync" : "strategy", named ? options->sync : options->strategy);
+                option_rows[id].name, text);
 }
 
 static enum status refuse_costs(const struct options *options) {
     static const enum option_id others[] = {OPTION_delay, OPTION_hetero, OPTION_deal,
-                                            OPTION_program};
+                                            OPTION_program, OPTION_course};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (option_is_given(options, others[i]))
             return fail(
                 STATUS_USAGE,
                 "--%s is for one plan or fixes its times, so plan cannot compare others by it\n"
-                "  explain and simulate take it",
+                "  explain and simulate take it, with a strategy that is named",
                 option_rows[others[i]].name);
     TRY(refuse_apart(options));
     if (strcmp(options->clock, "virtual") != 0) return STATUS_OK;

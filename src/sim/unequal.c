@@ -35,11 +35,16 @@ static enum status step_of(const struct forecast *forecast, const struct program
 
 /* --- the others --- */
 
+/* Frozen blocks go with neither. */
+static bool freezes(const struct run_config *config) {
+    return config->frozen > 0 || config->unpadded;
+}
+
 static bool can_be_unflushed(const struct plan *plan) {
     const struct run_config *config = &plan->config;
     return config->grid.stages > 1 && config->grid.chunks == 1 && config->grid.drivers == 0 &&
            config->micro_batches >= config->grid.stages && plan->program->ahead == 0 &&
-           !config->apart && config->frozen == 0 && !config->sliced && !config->sync_bn &&
+           !config->apart && !freezes(config) && !config->sliced && !config->sync_bn &&
            plan->ties.count == 0 && config->sum == SUM_REPLICA &&
            config->recompute == RECOMPUTE_NEVER && config->dtype != DTYPE_F16 && !config->forward;
 }
@@ -61,8 +66,8 @@ static bool can_be_apart(const struct plan *plan) {
     const struct run_config *config = &plan->config;
     return config->grid.replicas > 1 && config->grid.replicas_each == 1 &&
            config->grid.drivers == 0 && plan->program->ahead == 0 && !config->apart &&
-           !config->sliced && !config->sync_bn && config->dtype != DTYPE_F16 && !config->forward &&
-           strcmp(config->sync, "allreduce") == 0;
+           !freezes(config) && !config->sliced && !config->sync_bn && config->dtype != DTYPE_F16 &&
+           !config->forward && strcmp(config->sync, "allreduce") == 0;
 }
 
 static enum status simulate_apart(const struct plan *plan, const struct forecast *forecast,

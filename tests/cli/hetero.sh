@@ -53,6 +53,7 @@ other=$(tr -s ' \n' '  ' <screen | sed -n 's/.*; diloco, which .* would take \([
 told=$("$STRETTO" simulate $replicas --strategy diloco 2>/dev/null | tr -s ' \n' '  ' | sed -n 's/.*so a step takes \([0-9.]* [a-z]*\) in the mean.*/\1/p')
 [ -n "$told" ] && [ "$other" = "$told" ] || say "diloco would take $other, and not $told"
 for none in "--strategy ddp -n 4 --hetero base=20ms,slow=1:3" "--strategy 1f1b --stages 2 --micro-batches 4 --freeze 1 --hetero base=20ms,slow=1:3" \
+    "--strategy ddp -n 4 --freeze 0,1 --steps 8 --freeze-every 4 --hetero base=20ms,link=0:1:50ms" \
     "--strategy diloco --schedule 1f1b --stages 2 --replicas 2 --micro-batches 4 --hetero base=20ms,slow=1:3"; do
     "$STRETTO" simulate --model vit-micro --data synthetic --threads 1 $none >screen 2>err || say "simulate $none: $(cat err)"
     grep -q '^unequal' screen && ! grep -q 'would take' screen || say "$none: $(grep -A3 '^unequal' screen)"

@@ -131,6 +131,10 @@ answers 2 "--hetero is for one plan" plan --model mlp -n 2 --hetero base=10ms
 answers 2 "leave it out; --cluster forecasts for other devices" plan --model mlp -n 2 --clock virtual
 answers 2 "--strategy diloco" plan --model mlp -n 2 --strategy diloco
 answers 2 "--sync local" plan --model mlp -n 2 --sync local
+answers 2 "--group fifo: replicas train apart" plan --model mlp -n 2 --group fifo
+answers 2 "--sync-every 4: replicas train apart" plan --model mlp -n 2 --sync-every 4
+printf '%s\n' '{"step":0,"frozen":0,"of":2,"ranks":2,"stages":2,"replicas":1,"micro_batches":4,"batch":64}' >course.jsonl
+answers 2 "--course is for one plan" plan --model mlp -n 2 --course course.jsonl
 answers 2 "two links" plan --model mlp --cluster 2x8:a100-40,nvlink
 answers 2 "is no class" plan --model mlp --cluster 8x1:a100,10gbe
 answers 2 "is no link" plan --model mlp --cluster 8x1:a100-40,10gb

@@ -103,8 +103,26 @@ p="-n 4 --strategy preduce"
     refused 'expected equal, age' $p --group fifo --group-weights young
     refused 'several stages on each rank' $p --stages 2 --schedule interleaved --micro-batches 2 --group-by stage
     refused 'groups are of steps that are flushed' $p --stages 2 --schedule pipedream
+    refused 'knows its own loss alone' $p --lr-policy range --lr 1 --lr-min 1e-4
     refused 'share memory' -n 4 --strategy ddp --sync preduce
     refused 'runs ranks as threads' $p --spawn processes
 }
 "$STRETTO" train --resume --quiet --out wall --steps 20 --group fifo >out 2>&1
 [ $? = 2 ] || { echo "another rule at --resume"; cat out; exit 1; }
+# Programs of one kind are not run with the options of another.
+for strategy in ddp diloco preduce; do
+    # shellcheck disable=SC2086
+    "$STRETTO" explain $common -n 4 --strategy $strategy --save-program $strategy.txt >out 2>&1 || { cat out; exit 1; }
+done
+refused 'replicas average with those that are chosen, this run is with --sync allreduce' -n 4 --strategy ddp --program preduce.txt
+refused 'replicas average with those that are chosen, this run is with --sync local' -n 4 --strategy diloco --program preduce.txt
+refused 'replicas average every so many steps, this run is with --sync allreduce' -n 4 --strategy ddp --program diloco.txt
+refused 'every 16 steps, this run is with --sync-every 4' -n 4 --strategy diloco --sync-every 4 --program diloco.txt
+refused 'replicas have the same parameters, this run is with --sync preduce' -n 4 --strategy preduce --program ddp.txt
+train given -n 4 --strategy preduce --program preduce.txt --steps 4 || exit 1
+# A run that is stopped when its time is up: replicas are at steps of their own, and all come to one pause.
+# shellcheck disable=SC2086
+"$STRETTO" train $common --out stopped -n 4 --strategy preduce --hetero base=1ms,slow=0:3 --steps 1000000 --save-every 1000000 --eval-every never --time-limit 2s >out 2>&1
+[ $? = 142 ] || { echo "not stopped by its time"; cat out; exit 1; }
+done=$(key stopped/summary.json steps)
+"$STRETTO" train --resume --quiet --out stopped --steps $((done + 2)) >out 2>&1 || { echo "no resume behind $done steps"; cat out; exit 1; }
