@@ -305,10 +305,11 @@ enum status planner_search(const struct planner_input *input, struct planner_res
     struct options options = {0};
     struct run_config base;
     struct planner_result result = {0};
-    SCOPED(search_free) struct search search = {.input = input, .result = &result};
+    struct search search = {.input = input, .result = &result};
     enum status status = configure_base(input, &options, &base);
     if (status == STATUS_OK) status = plan_pool_new(&base, &search.pool);
     if (status == STATUS_OK) status = search_with(&search, &base);
+    search_free(&search);
     arena_free(&options.arena);
     if (status == STATUS_OK)
         *out = result;
@@ -321,12 +322,12 @@ enum status planner_measure(const struct planner_input *input, const struct plan
                             struct planner_row *out) {
     struct options options = {0};
     struct run_config base;
-    SCOPED(search_free) struct search search = {.input = input};
+    struct search search = {.input = input};
     enum status status = configure_base(input, &options, &base);
     if (status == STATUS_OK) status = plan_pool_new(&base, &search.pool);
     *out = (struct planner_row){.choice = *choice};
     if (status == STATUS_OK) planner_try(input, search.pool, &search.autos, out);
-    plan_pool_free(&search.pool);
+    search_free(&search);
     arena_free(&options.arena);
     return status;
 }
