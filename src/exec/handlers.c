@@ -351,12 +351,7 @@ enum status post_REPORT(struct engine *engine, const struct instr *instr,
 /* A stop or a save happens after the same step everywhere: all ranks know what any of them asks. */
 static void agree_on_requests(struct step *step, int members) {
     step->agreed = (struct step_request){0};
-    for (int r = 0; r < members; r++) {
-        const struct step_request *request = &step->shares[r].request;
-        if (request->signal) step->agreed.signal = request->signal;
-        step->agreed.save |= request->save;
-        step->agreed.time_up |= request->time_up;
-    }
+    for (int r = 0; r < members; r++) step_request_add(&step->agreed, &step->shares[r].request);
 }
 
 static void sum_evaluation(const struct engine *engine, struct step *step, int members) {

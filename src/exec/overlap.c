@@ -89,16 +89,6 @@ void overlap_empty(struct engine *engine) {
 
 /* --- what stages tell one another --- */
 
-static bool asks(const struct step_request *request) {
-    return request->signal || request->save || request->time_up;
-}
-
-static void add_request(struct step_request *to, const struct step_request *from) {
-    if (from->signal) to->signal = from->signal;
-    to->save |= from->save;
-    to->time_up |= from->time_up;
-}
-
 static bool has_loss(const struct engine *engine) {
     const struct grid *grid = &engine->plan->program->grid;
     return engine->plan->config.cell.position == grid->stages - 1;
@@ -106,11 +96,11 @@ static bool has_loss(const struct engine *engine) {
 
 void overlap_share(struct engine *engine, struct step *step) {
     if (engine->plan->program->ahead == 0) return;
-    add_request(&engine->overlap.own, &step->asked);
+    step_request_add(&engine->overlap.own, &step->asked);
     if (!has_loss(engine)) {
         step->share.tally = step->relayed.tally;
         memcpy(step->share.loss, step->relayed.loss, sizeof step->share.loss);
-        add_request(&step->share.request, &step->relayed.request);
+        step_request_add(&step->share.request, &step->relayed.request);
     }
 }
 
@@ -165,7 +155,7 @@ int overlap_note(struct engine *engine, const struct instr *instr, struct comm_p
         tally_share(step, &slot->note.share);
     }
     if (!has_loss(engine)) slot->note.share = step->relayed;
-    add_request(&slot->note.share.request, &step->asked);
+    step_request_add(&slot->note.share.request, &step->asked);
     const struct step *before = note_late(engine, step, &slot->note.late);
     if (!before) return 1;
     pieces[1] = (struct comm_piece){before->late_ms,
@@ -191,7 +181,7 @@ static void take_late(const struct engine *engine, const struct step *step,
 static void take_end(struct engine *engine, int64_t end, const struct step_request *asked) {
     struct overlap_run *run = &engine->overlap;
     if (end < run->end) run->end = end;
-    if (asks(asked)) run->asked = *asked;
+    if (step_request_asks(asked)) run->asked = *asked;
 }
 
 void overlap_take(struct engine *engine, const struct instr *instr, const char *notes,
@@ -254,11 +244,11 @@ static void decide(struct engine *engine, const struct step *step,
     struct overlap_run *run = &engine->overlap;
     const struct program *program = engine->plan->program;
     struct step_request agreed = step->agreed;
-    add_request(&agreed, others);
-    if (asks(&run->asked)) return;
+    step_request_add(&agreed, others);
+    if (step_request_asks(&run->asked)) return;
     int64_t last = step->number + program->ahead + 1; /* that is run */
     if (group_count(&program->grid, GROUP_PIPELINE) > 1) last += SPEAKERS_LAG - 1;
-    if (last >= run->end || !asks(&agreed)) return; /* then all ask one another */
+    if (last >= run->end || !step_request_asks(&agreed)) return; /* then all ask one another */
     run->asked = agreed;
     run->end = last + 1;
 }
@@ -324,12 +314,12 @@ enum status overlap_agree(struct engine *engine, struct step *step) {
     TRY(speakers_hear(engine, step->number, take_verdict));
     struct step_end own = {.asked = run->asked, .share = step->share};
     SCOPED_FREE struct step_end *all = MEM_ARRAY(struct step_end, ranks);
-    add_request(&own.asked, &run->own);
+    step_request_add(&own.asked, &run->own);
     run->own = (struct step_request){0};
     const struct engine_clock *clock = engine->meeting.clock;
     if (clock) TRY(clock->meet(clock->context));
     TRY(comm_exchange(comm_world(engine->comm), &own, sizeof own, all));
-    for (int r = 0; r < ranks; r++) add_request(&step->agreed, &all[r].asked);
+    for (int r = 0; r < ranks; r++) step_request_add(&step->agreed, &all[r].asked);
     take_shares(engine, step, all);
     return STATUS_OK;
 }

@@ -24,6 +24,15 @@ struct step_request {
     int signal;         /* that asks for a stop; 0: none */
     bool save, time_up; /* a checkpoint; a stop because time is up */
 };
+/* Local. Whether it asks for anything; what one of them asks for is asked of both. */
+static inline bool step_request_asks(const struct step_request *request) {
+    return request->signal || request->save || request->time_up;
+}
+static inline void step_request_add(struct step_request *to, const struct step_request *from) {
+    if (from->signal) to->signal = from->signal;
+    to->save |= from->save;
+    to->time_up |= from->time_up;
+}
 
 struct step_result {
     int64_t step, epoch, step_in_epoch; /* counted from 0 */

@@ -73,12 +73,6 @@ static void ask_loader(struct engine *engine, int64_t number) {
                (int)(number % config->replicas) * config->micro_batches);
 }
 
-static void add_request(struct step_request *to, const struct step_request *from) {
-    if (from->signal) to->signal = from->signal;
-    to->save |= from->save;
-    to->time_up |= from->time_up;
-}
-
 static const struct step *step_before(const struct engine *engine, int64_t number) {
     const struct step *before =
         &engine->ring[(number + engine->ring_count - 1) % engine->ring_count];
@@ -104,7 +98,7 @@ static enum status pause_together(struct engine *engine) {
     if (last) TRY(rounds_tell(engine, last));
     TRY(speakers_settle(engine, 0));
     TRY(comm_exchange(comm_world(engine->comm), &rounds->wanted, sizeof *all, all));
-    for (int r = 0; r < ranks; r++) add_request(&rounds->agreed, &all[r]);
+    for (int r = 0; r < ranks; r++) step_request_add(&rounds->agreed, &all[r]);
     rounds->under_way = false;
     return STATUS_OK;
 }
@@ -154,13 +148,9 @@ struct step_request engine_asked(const struct engine *engine) {
     return engine->rounds.agreed;
 }
 
-static bool asks(const struct step_request *request) {
-    return request->signal || request->save || request->time_up;
-}
-
 enum status rounds_ended(struct engine *engine, const struct step_request *asked) {
     const struct engine_chooser *chooser = engine->meeting.chooser;
     engine->rounds.index++;
-    add_request(&engine->rounds.wanted, asked);
-    return asks(asked) ? chooser->pause(chooser->context) : STATUS_OK;
+    step_request_add(&engine->rounds.wanted, asked);
+    return step_request_asks(asked) ? chooser->pause(chooser->context) : STATUS_OK;
 }

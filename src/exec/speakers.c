@@ -173,12 +173,6 @@ enum status speakers_tell(struct engine *engine, const struct step *step) {
     return comm_channel_post_send(speakers->to, &piece, 1, &speakers->sending[at]);
 }
 
-static void add_request(struct step_request *to, const struct step_request *from) {
-    if (from->signal) to->signal = from->signal;
-    to->save |= from->save;
-    to->time_up |= from->time_up;
-}
-
 /* A replica that is too far ahead of a row is left waiting: *more is false then, too. */
 static enum status take_one(struct speakers *speakers, int replica, struct step_request *asked,
                             bool *more) {
@@ -190,7 +184,7 @@ static enum status take_one(struct speakers *speakers, int replica, struct step_
     CHECK(bytes == speakers->bytes, "replica %d tells of a step in %zu bytes", replica, bytes);
     *more = add(speakers->rows, replica, message);
     if (!*more) return STATUS_OK;
-    add_request(asked, &((const struct finished *)(const void *)message)->share.request);
+    step_request_add(asked, &((const struct finished *)(const void *)message)->share.request);
     TRY(comm_channel_release(speakers->from[replica]));
     return await_next(speakers, replica);
 }

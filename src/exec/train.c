@@ -136,9 +136,8 @@ static enum status finish_step(struct run *run, bool *over) {
     enum status status = engine_finish(*run->engine, &step);
     if (!engine_is_in_round(*run->engine)) tell_rows(run, number); /* of the step before */
     TRY(status);
-    if (step.request.signal) run->agreed.signal = run->result.signal = step.request.signal;
-    run->agreed.save |= step.request.save;
-    run->agreed.time_up |= step.request.time_up;
+    step_request_add(&run->agreed, &step.request);
+    if (step.request.signal) run->result.signal = step.request.signal;
     run->observer->step(run->observer->context, &step);
     tell_rows(run, engine_is_in_round(*run->engine) ? INT64_MAX : number + 1);
     *over = range_is_over(run, &step);
@@ -183,9 +182,8 @@ static void take_asked(struct run *run) {
     tell_rows(run, run->done->step);
     run->result.steps = run->told = run->done->step; /* also of ranks that have no rows */
     struct step_request asked = engine_asked(*run->engine);
-    if (asked.signal) run->agreed.signal = run->result.signal = asked.signal;
-    run->agreed.save |= asked.save;
-    run->agreed.time_up |= asked.time_up;
+    step_request_add(&run->agreed, &asked);
+    if (asked.signal) run->result.signal = asked.signal;
 }
 
 /* Enqueues one; as many as may be are under way until something must be known of them. */

@@ -14,8 +14,10 @@ static enum status refuse(const struct run_config *config, const char *option, c
 
 static enum status check_chosen(const struct options *options, const struct run_config *config) {
     if (config->overlaps)
-        return refuse(config, "--schedule", "groups are of steps that are flushed",
-                      "--schedule 1f1b");
+        return fail(STATUS_USAGE,
+                    "--sync %s: schedule %s is never flushed, and replicas average behind a whole "
+                    "step\n  --schedule 1f1b",
+                    config->sync, config->schedule);
     if (config->plane_named)
         return refuse(config, "--comm", "between GPUs no groups can be chosen while ranks run",
                       "--comm auto, which goes through memory of the host");

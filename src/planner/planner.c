@@ -268,7 +268,6 @@ static void take_rows(struct search *search) {
         int *best = &result->best_of[planner_kind(&row->choice)];
         result->timed += row->state == PLANNER_TIMED;
         result->too_large += row->state == PLANNER_TOO_LARGE;
-        result->loud += row->state == PLANNER_LOUD;
         result->refused += row->state == PLANNER_REFUSED;
         result->bounded += row->state == PLANNER_BOUNDED;
         result->uses_all |= row->choice.ranks == search->input->ranks;

@@ -53,7 +53,6 @@ enum planner_state {
 struct planner_row {
     struct planner_choice choice;
     enum planner_state state;
-    bool exact; /* memory is that of a plan, and not a bound */
     /* No step of it is shorter, no rank that has most needs less. Of one that was planned what it
      * takes. */
     double step_ns;
@@ -94,7 +93,7 @@ struct planner_result {
     struct planner_row *row; /* all candidates; those that were timed first, the best one first */
     int64_t row_count;
     int timed;
-    int64_t too_large, loud, refused, bounded, planned; /* how many are, and were */
+    int64_t too_large, refused, bounded, planned; /* how many are, and were */
     int best_of[PLANNER_KINDS]; /* row of the best of each kind; -1: none fits, or there is none */
     bool batch_norm;            /* the model has statistics of micro-batches */
     bool uses_all;              /* some candidate has all ranks */

@@ -105,7 +105,6 @@ static int64_t over_machine(const struct trial *trial) {
 static void judge_memory(struct trial *trial) {
     struct planner_row *row = trial->row;
     const struct grid *grid = &trial->plan->config.grid;
-    row->exact = true;
     row->peak_bytes = row->over_bytes = 0;
     for (int p = 0; p < grid->stages; p++) {
         int64_t bytes = (int64_t)memory_sum(&trial->memory[p]);

@@ -53,11 +53,13 @@ other=$(tr -s ' \n' '  ' <screen | sed -n 's/.*; diloco, which .* would take \([
 told=$("$STRETTO" simulate $replicas --strategy diloco 2>/dev/null | tr -s ' \n' '  ' | sed -n 's/.*so a step takes \([0-9.]* [a-z]*\) in the mean.*/\1/p')
 [ -n "$told" ] && [ "$other" = "$told" ] || say "diloco would take $other, and not $told"
 for none in "--strategy ddp -n 4 --hetero base=20ms,slow=1:3" "--strategy 1f1b --stages 2 --micro-batches 4 --freeze 1 --hetero base=20ms,slow=1:3" \
-    "--strategy ddp -n 4 --freeze 0,1 --steps 8 --freeze-every 4 --hetero base=20ms,link=0:1:50ms" \
     "--strategy diloco --schedule 1f1b --stages 2 --replicas 2 --micro-batches 4 --hetero base=20ms,slow=1:3"; do
     "$STRETTO" simulate --model vit-micro --data synthetic --threads 1 $none >screen 2>err || say "simulate $none: $(cat err)"
     grep -q '^unequal' screen && ! grep -q 'would take' screen || say "$none: $(grep -A3 '^unequal' screen)"
 done
+# Nor one that does not go with what is frozen later.
+"$STRETTO" explain --model mlp --data synthetic --batch 60 -n 3 --strategy ddp --freeze norm --steps 6 --hetero slow=1:3 >screen 2>err || say "explain: $(cat err)"
+grep -q '^unequal' screen && ! grep -q 'would take' screen || say "with --freeze norm: $(grep -A3 '^unequal' screen)"
 # Where laws change from step to step it is said which one is told.
 "$STRETTO" simulate --model mlp --data synthetic --strategy ddp -n 2 --hetero base=20ms,transient=0.5:10ms >screen 2>err || say "simulate: $(cat err)"
 grep -q '^step .*, step 3 of a run: laws change' screen && tr -s ' \n' '  ' <screen | grep -q 'a step takes [0-9.]* ms on average of 200 steps' || say "which step is it? $(cat screen)"

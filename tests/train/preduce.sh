@@ -102,7 +102,7 @@ p="-n 4 --strategy preduce"
     refused 'not between the least' $p --group-wait 1s
     refused 'expected equal, age' $p --group fifo --group-weights young
     refused 'several stages on each rank' $p --stages 2 --schedule interleaved --micro-batches 2 --group-by stage
-    refused 'groups are of steps that are flushed' $p --stages 2 --schedule pipedream
+    refused 'never flushed, and replicas average behind a whole step' $p --stages 2 --schedule pipedream
     refused 'knows its own loss alone' $p --lr-policy range --lr 1 --lr-min 1e-4
     refused 'share memory' -n 4 --strategy ddp --sync preduce
     refused 'runs ranks as threads' $p --spawn processes
