@@ -1,8 +1,7 @@
 /* UCX as a transport: one worker a rank, messages by tag, addresses exchanged through the link.
  *
- * The library is opened when it is first asked for, not linked: merely loaded it takes over signals
- * (SIGSEGV, SIGILL, SIGHUP) and with them our own handlers, unless told otherwise in its
- * environment before that. So runs without it never see it, and a binary starts where it is absent.
+ * The library is opened when it is first asked for, not linked: so runs without it do not see it,
+ * unless MPI brings it (library_signals.h), and a binary starts where it is absent.
  *
  * Endpoints report the death of their peer (error handling mode "peer"); over shared memory UCX
  * notices only late, and the control plane says it first. */
@@ -16,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "comm/library_signals.h"
 #include "comm/link_share.h"
 #include "comm/p2p.h"
 
@@ -68,11 +68,9 @@ struct transport {
 /* --- the library ----------------------------------------------------------------------------- */
 
 static void set_environment(void) {
-    static const char *const settings[][2] = {{"UCX_HANDLE_ERRORS", "none"},
-                                              {"UCX_DEBUG_SIGNO", "0"},
-                                              {"UCX_LOG_LEVEL", "fatal"},
-                                              {"UCX_WARN_UNUSED_ENV_VARS", "n"},
-                                              {"UCX_MEM_EVENTS", "n"}};
+    static const char *const settings[][2] = {
+        {"UCX_LOG_LEVEL", "fatal"}, {"UCX_WARN_UNUSED_ENV_VARS", "n"}, {"UCX_MEM_EVENTS", "n"}};
+    comm_keep_signals();
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
         setenv(settings[i][0], settings[i][1], 0);
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "comm/library_signals.h"
 #include "launch/waiting.h"
 
 const char *const openmp_binding[] = {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY",
@@ -113,6 +114,7 @@ void openmp_settle(char *const argv[]) {
         set_waiting();
         widen_stacks();
         openmp_set_aside();
+        comm_keep_signals();
         if (noted) sched_setaffinity(0, sizeof given, &given);
         execv("/proc/self/exe", argv); /* where that fails the run is only slower */
     }
