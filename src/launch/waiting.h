@@ -29,7 +29,8 @@ struct waiting;
 struct waiting *waiting_new(int ranks, int threads);
 void waiting_free(struct waiting **waiting);
 
-/* Local, does not block. The kernel says how long threads stand in line for a core. */
+/* Local, does not block. The kernel says how long threads stand in line for a core, and OpenMP is
+ * libgomp. */
 bool waiting_is_watched(void);
 
 /* --- its parts, for tests --- */
