@@ -29,7 +29,7 @@ says out "threads is $cores ($cores usable cores / 1 local rank) by default"
 # torchrun, and its OMP_NUM_THREADS
 by=RANK
 (
-    export TORCHELASTIC_RUN_ID=none MASTER_ADDR=localhost MASTER_PORT=29400 GROUP_RANK=0 GROUP_WORLD_SIZE=1 LOCAL_WORLD_SIZE=2 OMP_NUM_THREADS=1
+    export TORCHELASTIC_RUN_ID=none MASTER_ADDR=localhost MASTER_PORT="$(free_port)" GROUP_RANK=0 GROUP_WORLD_SIZE=1 LOCAL_WORLD_SIZE=2 OMP_NUM_THREADS=1
     pair torchrun
     has torchrun $half
     RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 "$STRETTO" doctor >out

@@ -1,6 +1,6 @@
 # The variables that torchrun and MPICH set, as they set them: ranks of one host need no option.
 . "$ROOT/tests/ranks/lib.sh"
-export TORCHELASTIC_RUN_ID=none MASTER_ADDR=localhost MASTER_PORT=29400 TORCHELASTIC_RESTART_COUNT=0
+export TORCHELASTIC_RUN_ID=none MASTER_ADDR=localhost MASTER_PORT="$(free_port)" TORCHELASTIC_RESTART_COUNT=0
 export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 GROUP_RANK=0 GROUP_WORLD_SIZE=1
 RANK=1 LOCAL_RANK=1 "$probe" >out1 2>err1 &
 RANK=0 LOCAL_RANK=0 code 0 "$probe"
