@@ -22,7 +22,7 @@ static enum status check_chosen(const struct options *options, const struct run_
         return refuse(config, "--comm", "between GPUs no groups can be chosen while ranks run",
                       "--comm auto, which goes through memory of the host");
     if (strategy_uses_threads(options)) return STATUS_OK;
-    return refuse(config, "--spawn processes", "the ranks that decide share memory",
+    return refuse(config, "--spawn processes", "choose their groups in memory that they share",
                   "--spawn threads, or --clock virtual");
 }
 

@@ -45,7 +45,7 @@ static enum status read_wait(const char *text, struct group_wait *out) {
         if (next) *next++ = 0;
         if (read_part(part, out)) continue;
         return fail(STATUS_USAGE,
-                    "--group-wait %s: \"%s\" is no wait\n"
+                    "--group-wait %s: \"%s\" is not understood\n"
                     "  a time up to 1h, then least=TIME, most=TIME, grow=X, shrink=X, as "
                     "1ms,most=100ms",
                     text, part);

@@ -80,8 +80,10 @@ static enum status check_threads(const struct options *options) {
     const char *many = options_asking_ranks(options);
     char asked[64];
     bool simulated = strcmp(options->clock, "virtual") == 0;
-    const char *hint = simulated ? "--clock wall runs ranks as processes"
-                                 : "--strategy ddp runs ranks as processes";
+    bool averages = own && strcmp(strategy->sync, "allreduce") != 0; /* ddp trains otherwise */
+    const char *hint = simulated  ? "--clock wall runs ranks as processes"
+                       : averages ? "leave this option out"
+                                  : "--strategy ddp runs ranks as processes";
     if (!own && !threads && !simulated) return STATUS_OK;
     snprintf(asked, sizeof asked,
              own         ? "--strategy %s"

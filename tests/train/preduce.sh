@@ -98,14 +98,14 @@ p="-n 4 --strategy preduce"
     refused 'has no effect with --sync preduce' $p --sync-every 4
     refused '1 groups of 2 connect 4\|3 groups of 2 connect 4' $p --group fifo --group-connect 2
     refused 'a group has 2 to 4 members' $p --group fifo --group-size 5
-    refused '"maybe" is no wait' $p --group-wait maybe
+    refused '"maybe" is not understood' $p --group-wait maybe
     refused 'not between the least' $p --group-wait 1s
     refused 'expected equal, age' $p --group fifo --group-weights young
     refused 'several stages on each rank' $p --stages 2 --schedule interleaved --micro-batches 2 --group-by stage
     refused 'never flushed, and replicas average behind a whole step' $p --stages 2 --schedule pipedream
     refused 'knows its own loss alone' $p --lr-policy range --lr 1 --lr-min 1e-4
-    refused 'share memory' -n 4 --strategy ddp --sync preduce
-    refused 'runs ranks as threads' $p --spawn processes
+    refused 'in memory that they share' -n 4 --strategy ddp --sync preduce
+    refused 'leave this option out' $p --spawn processes
 }
 "$STRETTO" train --resume --quiet --out wall --steps 20 --group fifo >out 2>&1
 [ $? = 2 ] || { echo "another rule at --resume"; cat out; exit 1; }
