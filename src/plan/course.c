@@ -220,7 +220,7 @@ void course_add(struct course *course, struct course_part part) {
     CHECK(course->count == 0 || part.step > course->part[course->count - 1].step,
           "a part begins behind step %lld, which is not the last", (long long)part.step);
     struct course_part *longer = MEM_ARRAY(struct course_part, course->count + 1);
-    memcpy(longer, course->part, (size_t)course->count * sizeof *longer);
+    if (course->count > 0) memcpy(longer, course->part, (size_t)course->count * sizeof *longer);
     longer[course->count++] = part;
     free(course->part);
     course->part = longer;
